@@ -1,0 +1,3 @@
+//! Prints the machine that libhwloc and sysfs describe.
+
+fn main() {}

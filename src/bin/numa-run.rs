@@ -1,0 +1,3 @@
+//! The launcher.
+
+fn main() {}

@@ -1,0 +1,101 @@
+//! PCI addresses.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// Address of a PCI function: domain (up to 32 bits: VMD and Hyper-V use more
+/// than 16), bus, device, function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bdf {
+    /// Domain, also called segment.
+    pub domain: u32,
+    /// Bus, 0 to 0xff.
+    pub bus: u8,
+    /// Device (slot), 0 to 0x1f.
+    pub device: u8,
+    /// Function, 0 to 7.
+    pub function: u8,
+}
+
+/// Why a text is no PCI address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no PCI address: write 3b:00.0 or 0000:3b:00.0")]
+pub struct BdfError(pub String);
+
+impl FromStr for Bdf {
+    type Err = BdfError;
+
+    /// Reads `3b:00.0`, `0000:3b:00.0`, `10000:e1:00.0` or `00000000:3B:00.0`.
+    fn from_str(text: &str) -> Result<Bdf, BdfError> {
+        parse(text).ok_or_else(|| BdfError(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Bdf> {
+    let (rest, function) = text.rsplit_once('.')?;
+    let (rest, device) = rest.rsplit_once(':')?;
+    let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
+    Some(Bdf {
+        domain: hex(domain, 8, u32::MAX)?,
+        bus: u8::try_from(hex(bus, 2, 0xff)?).ok()?,
+        device: u8::try_from(hex(device, 2, 0x1f)?).ok()?,
+        function: u8::try_from(hex(function, 1, 7)?).ok()?,
+    })
+}
+
+fn hex(text: &str, digits: usize, max: u32) -> Option<u32> {
+    let plain = !text.is_empty() && text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let value = plain.then(|| u32::from_str_radix(text, 16).ok())??;
+    (value <= max).then_some(value)
+}
+
+impl fmt::Display for Bdf {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+impl Serialize for Bdf {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bdf {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bdf, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_write_an_address_is_read_and_printed_alike() {
+        for text in ["3b:00.0", "0000:3b:00.0", "0000:3B:00.0", "00000000:3B:00.0"] {
+            assert_eq!(text.parse::<Bdf>().unwrap().to_string(), "0000:3b:00.0");
+        }
+        assert_eq!("10001:80:05.0".parse::<Bdf>().unwrap().domain, 0x10001);
+        assert_eq!("5d0505:01:00.0".parse::<Bdf>().unwrap().to_string(), "5d0505:01:00.0");
+    }
+
+    #[test]
+    fn an_address_out_of_range_is_refused() {
+        for text in [
+            "0000:3b:20.0",
+            "0000:3b:00.8",
+            "100000000:00:00.0",
+            "",
+            "3b:00",
+            "3b.00.0",
+            "+3:00.0",
+            ":3b:00.0",
+            "a:b:c:d.0",
+        ] {
+            assert!(text.parse::<Bdf>().is_err(), "{text}");
+        }
+    }
+}
