@@ -1,6 +1,8 @@
 //! Which sets of nodes could serve a request, and how several such answers
 //! become one.
 
+pub mod list;
+
 use crate::topology::NodeMask;
 
 /// One way to serve a request for one resource.
