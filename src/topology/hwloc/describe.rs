@@ -1,12 +1,13 @@
 //! What libhwloc sees, as a [`Machine`].
 
 use super::devices;
-use crate::topology::mask::{IdSet, MAX_ID};
-use crate::topology::{Cpu, CpuSet, Machine, MemoryKind, Node, PagePool};
+use crate::topology::mask::{Cpus, IdSet, MAX_ID};
+use crate::topology::{Cpu, CpuSet, Machine, MemoryKind, Node, NodeMask, PagePool};
 use hwlocality::Topology;
 use hwlocality::bitmap::BitmapIndex;
 use hwlocality::object::TopologyObject;
 use hwlocality::object::attributes::ObjectAttributes;
+use hwlocality::object::distance::Distances;
 use hwlocality::object::types::ObjectType;
 use std::collections::BTreeSet;
 
@@ -135,7 +136,7 @@ fn kinds(topology: &Topology, cpus: &mut [Cpu]) {
         let told = |key: &str| kind.infos.iter().find(|info| info.name().to_bytes() == key.as_bytes());
         let value = |key: &str| told(key).map(|info| info.value().to_string_lossy().into_owned());
         let name = value("CoreType").map(core_type).or(value("LinuxCapacity").map(|text| format!("capacity-{text}")));
-        named.extend(name.map(|name| (ids::<super::super::mask::Cpus>(kind.cpuset.iter_set()), name)));
+        named.extend(name.map(|name| (ids::<Cpus>(kind.cpuset.iter_set()), name)));
     }
     let names: BTreeSet<&String> = named.iter().map(|(_, name)| name).collect();
     if names.len() < 2 {
@@ -154,22 +155,24 @@ fn core_type(text: String) -> String {
     }
 }
 
+/// The kernel's distances. Those of an export of hwloc 1 have no name.
 fn distances(topology: &Topology, nodes: &[Node]) -> Vec<Vec<u32>> {
-    let tables = topology.distances_with_name("NUMALatency").unwrap_or_default();
-    let table = |table: &hwlocality::object::distance::Distances<'_>| {
-        let objects: Vec<Option<u32>> = table.objects().map(|object| id(object?)).collect();
-        let column = |node: &Node| objects.iter().position(|&object| object == Some(node.id));
-        let columns: Vec<usize> = nodes.iter().map(column).collect::<Option<_>>()?;
-        let value =
-            |row: usize, column: usize| u32::try_from(*table.distances().get(row * objects.len() + column)?).ok();
-        columns.iter().map(|&row| columns.iter().map(|&column| value(row, column)).collect()).collect()
-    };
-    tables.iter().find_map(table).unwrap_or_default()
+    let tables = topology.distances_with_type(None, ObjectType::NUMANode).unwrap_or_default();
+    let latency = |table: &&Distances<'_>| table.name().is_none_or(|name| name == c"NUMALatency");
+    tables.iter().filter(latency).find_map(|table| matrix(table, nodes)).unwrap_or_default()
+}
+
+fn matrix(table: &Distances<'_>, nodes: &[Node]) -> Option<Vec<Vec<u32>>> {
+    let objects: Vec<Option<u32>> = table.objects().map(|object| id(object?)).collect();
+    let column = |node: &Node| objects.iter().position(|&object| object == Some(node.id));
+    let columns: Vec<usize> = nodes.iter().map(column).collect::<Option<_>>()?;
+    let value = |row: usize, column: usize| u32::try_from(*table.distances().get(row * objects.len() + column)?).ok();
+    columns.iter().map(|&row| columns.iter().map(|&column| value(row, column)).collect()).collect()
 }
 
 /// hwloc 2 keeps only the ids of nodes without memory.
 fn dropped(topology: &Topology) -> Option<String> {
-    let all: crate::topology::NodeMask = ids(topology.complete_nodeset().iter_set());
+    let all: NodeMask = ids(topology.complete_nodeset().iter_set());
     let dropped = all.minus(&ids(topology.nodeset().iter_set()));
     (!dropped.is_empty()).then(|| format!("libhwloc left out nodes {dropped}, which have no memory or are not online"))
 }

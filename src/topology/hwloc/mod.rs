@@ -123,11 +123,17 @@ fn refused(what: &str, reason: impl std::fmt::Display) -> HwlocError {
 /// Version of the libhwloc that was loaded, such as `2.9.0`.
 fn version() -> Result<String, HwlocError> {
     let number = hwlocality::hwloc_api_version();
-    let version = format!("{}.{}.{}", number >> 16, number >> 8 & 0xff, number & 0xff);
-    match (0x2_0800..0x3_0000).contains(&number) {
-        true => Ok(version),
-        false => Err(HwlocError::Version(version)),
+    let api = format!("{}.{}", number >> 16, number >> 8 & 0xff);
+    if !(0x2_0800..0x3_0000).contains(&number) {
+        return Err(HwlocError::Version(api));
     }
+    // The number above is that of the interface, which most releases leave as it
+    // was. A topology that libhwloc makes itself names the release.
+    let release = || {
+        let topology = builder(TypeFilter::KeepNone).from_synthetic("pu:1").ok()?.build().ok()?;
+        Some(topology.root_object().info("hwlocVersion")?.to_string_lossy().into_owned())
+    };
+    Ok(release().unwrap_or(api))
 }
 
 /// The file that libhwloc was loaded from.

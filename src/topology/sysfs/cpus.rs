@@ -3,25 +3,16 @@
 use super::{SysfsError, Tree, present};
 use crate::topology::{Cpu, CpuSet, Node};
 use std::collections::BTreeMap;
-use std::io;
 
 const CPUS: &str = "devices/system/cpu";
 
 /// The CPUs that are online.
 pub(super) fn online(tree: &Tree) -> Result<CpuSet, SysfsError> {
     let path = tree.sys.join(CPUS).join("online");
-    let failed = |source| SysfsError::Read { path: path.clone(), source };
-    let online: CpuSet = match std::fs::read_to_string(&path) {
-        Ok(text) => text.parse().map_err(|error| failed(io::Error::other(error)))?,
+    let online: CpuSet = match tree.text(&path) {
+        Some(text) => text.parse().map_err(|reason| SysfsError::List { path: path.clone(), reason })?,
         // A captured tree may lack the list and still have the CPUs.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let listed: CpuSet = tree.numbered(CPUS, "cpu");
-            if listed.is_empty() {
-                return Err(failed(error));
-            }
-            listed
-        }
-        Err(error) => return Err(failed(error)),
+        None => tree.numbered(CPUS, "cpu"),
     };
     if online.is_empty() { Err(SysfsError::Empty(path)) } else { Ok(online) }
 }

@@ -14,6 +14,7 @@ mod pci;
 pub use pages::refresh_pages;
 pub use pci::refresh_function;
 
+use super::mask::ListError;
 use super::{CpuSet, Machine};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,16 +23,16 @@ use std::str::FromStr;
 /// Why a tree describes no machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SysfsError {
-    /// A file without which there is no machine.
-    #[error("cannot read {}", path.display())]
-    Read {
+    /// The list of CPUs is no list.
+    #[error("{}: {reason}", path.display())]
+    List {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
-        source: std::io::Error,
+        /// What is wrong with it.
+        reason: ListError,
     },
     /// No CPU is online: this is no /sys tree.
-    #[error("{} names no online CPU", .0.display())]
+    #[error("{} names no online CPU: is there a /sys tree?", .0.display())]
     Empty(PathBuf),
 }
 
@@ -68,7 +69,9 @@ struct Tree {
 impl Tree {
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = fs::read(self.sys.join(path)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+        // Old captures pad files with zero bytes.
+        let padding = |c: char| c.is_whitespace() || c == '\0';
+        Some(String::from_utf8_lossy(&bytes).trim_matches(padding).to_owned())
     }
 
     fn number<T: FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
