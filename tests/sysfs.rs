@@ -306,8 +306,8 @@ fn this_host_has_a_machine() {
 
 #[test]
 fn the_captured_server_with_sub_numa_clusters_is_read_as_it_is() {
-    let Some(folder) = unpacked("sysfs/nri-topology-aware-sysfs.tar.bz2") else { return };
-    let machine = sysfs::read(&folder.path().join("sysfs/server")).unwrap();
+    let Some((_folder, root)) = unpacked("sysfs/nri-topology-aware-sysfs.tar.bz2", "sysfs/server") else { return };
+    let machine = sysfs::read(&root).unwrap();
     for id in 0..4 {
         let cpus: CpuSet = format!("{id}-111:4").parse().unwrap();
         assert_eq!(machine.node(id).unwrap().cpus, cpus);
@@ -329,14 +329,14 @@ fn captured_trees_have_the_cpus_nodes_and_functions_that_they_have() {
         ("sysfs/40intel64-2g2n4c+pcilocality.tar.bz2", "40intel64-2g2n4c+pci", "0-3", "0-39", 37),
         ("sysfs/32amd64-4s2n4c-cgroup2.tar.bz2", "32amd64-4s2n4c-cgroup", "0-7", "0-31", 0),
         ("sysfs/32em64t-2n8c+dax+nvme+mic+dimms.tar.bz2", "32em64t-2n8c+1mic", "0-1", "0-15", 137),
-        ("sysfs/ghw-8581cf3a529e5d8b97ea876eade2f60d.tar.gz", "", "0-1", "0-23", 82),
-        ("guest/big.tar.xz", "", "0-3", "0-15", 36),
-        ("guest/hole.tar.xz", "", "0-1,3", "0-5", 16),
-        ("guest/memless.tar.xz", "", "0-3", "0-7", 36),
+        ("sysfs/ghw-8581cf3a529e5d8b97ea876eade2f60d.tar.gz", "sys", "0-1", "0-23", 82),
+        ("guest/big.tar.xz", "sys", "0-3", "0-15", 36),
+        ("guest/hole.tar.xz", "sys", "0-1,3", "0-5", 16),
+        ("guest/memless.tar.xz", "sys", "0-3", "0-7", 36),
     ];
     for (archive, tree, nodes, cpus, functions) in trees {
-        let Some(folder) = unpacked(archive) else { return };
-        let machine = sysfs::read(&folder.path().join(tree)).unwrap();
+        let Some((_folder, root)) = unpacked(archive, tree) else { return };
+        let machine = sysfs::read(&root).unwrap();
         let seen = (machine.node_ids().to_string(), machine.online().to_string(), machine.pci.len());
         assert_eq!(seen, (nodes.to_owned(), cpus.to_owned(), functions), "{archive}");
         assert!(machine.warnings.iter().all(|warning| !warning.contains("no id or range")), "{:?}", machine.warnings);
@@ -345,8 +345,8 @@ fn captured_trees_have_the_cpus_nodes_and_functions_that_they_have() {
 
 #[test]
 fn a_captured_domain_of_32_bits_is_kept() {
-    let Some(folder) = unpacked("sysfs/2pa-pcidomain32bits.tar.bz2") else { return };
-    let machine = sysfs::read(&folder.path().join("2pa-pcidomain32bits")).unwrap();
+    let Some((_folder, root)) = unpacked("sysfs/2pa-pcidomain32bits.tar.bz2", "2pa-pcidomain32bits") else { return };
+    let machine = sysfs::read(&root).unwrap();
     assert_eq!(machine.pci.last().unwrap().bdf.to_string(), "10000:00:04.0");
     assert_eq!(machine.pci(("00:03.0").parse().unwrap()).unwrap().interfaces, ["ens3"]);
 }
@@ -354,9 +354,9 @@ fn a_captured_domain_of_32_bits_is_kept() {
 #[test]
 fn the_guests_tree_agrees_with_what_numactl_printed_there() {
     for name in ["big", "hole", "memless", "topo4"] {
-        let Some(folder) = unpacked(&format!("guest/{name}.tar.xz")) else { return };
+        let Some((_folder, root)) = unpacked(&format!("guest/{name}.tar.xz"), "sys") else { return };
         let text = fs::read_to_string(captured(&format!("guest/{name}.numactl.txt")).unwrap()).unwrap();
-        let machine = sysfs::read(folder.path()).unwrap();
+        let machine = sysfs::read(&root).unwrap();
         let listed = text.lines().filter(|line| line.contains(" cpus:"));
         assert_eq!(listed.clone().count(), machine.nodes.len(), "{name}");
         for (line, node) in listed.zip(&machine.nodes) {

@@ -18,7 +18,7 @@ pub type NodeRow<'a> = (u32, &'a str, u64, &'a str);
 impl Tree {
     /// An empty one.
     pub fn new() -> Tree {
-        Tree(tempfile::tempdir().unwrap())
+        Tree(scratch())
     }
 
     /// A machine of these nodes. Each CPU is a core of its own and each node a
@@ -125,11 +125,18 @@ pub fn captured(path: &str) -> Option<PathBuf> {
     Some(file)
 }
 
-/// A captured tree, unpacked.
-pub fn unpacked(archive: &str) -> Option<TempDir> {
+/// A folder in memory where there is one: the trees have thousands of files.
+fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// One captured tree of an archive, unpacked, and its root. Where the archive
+/// is one tree, it is named `sys`.
+pub fn unpacked(archive: &str, tree: &str) -> Option<(TempDir, PathBuf)> {
     let archive = captured(archive)?;
-    let folder = tempfile::tempdir().unwrap();
-    let status = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.path()).status();
+    let folder = scratch();
+    let status = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.path()).arg(tree).status();
     assert!(status.expect("tar is installed").success(), "tar cannot unpack {}", archive.display());
-    Some(folder)
+    let root = if tree == "sys" { folder.path().to_owned() } else { folder.path().join(tree) };
+    Some((folder, root))
 }
