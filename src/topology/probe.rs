@@ -71,10 +71,15 @@ pub enum ProbeError {
     Sysfs(#[from] SysfsError),
 }
 
-/// The Machine that a source describes. This host and other roots can be read
-/// without the probe too: then sysfs alone is used, with a warning.
+/// The Machine that a source describes, by the probe that is installed.
 pub fn machine(source: &TopologySource) -> Result<Machine, ProbeError> {
-    let probed = match Probe::find() {
+    read(Probe::find().as_ref(), source)
+}
+
+/// The Machine that a source describes. This host and other roots can be read
+/// without a probe too: then sysfs alone is used, with a warning.
+pub fn read(probe: Option<&Probe>, source: &TopologySource) -> Result<Machine, ProbeError> {
+    let probed = match probe {
         Some(probe) => probe.machine(source),
         None => Err(ProbeError::Missing(source.clone())),
     };

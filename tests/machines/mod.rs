@@ -2,6 +2,7 @@
 //! ones captured by others, where they are at hand.
 
 #![allow(dead_code, reason = "each test program uses its part")]
+#![allow(clippy::unwrap_used, reason = "only tests and benches are built with it")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
