@@ -11,6 +11,7 @@
 //!   of several resources are merged into one.
 //! - [`resource`]: one file per kind of resource.
 //! - [`step`]: one change as data.
+//! - [`host`]: the only room that changes the machine.
 //!
 //! Invariants:
 //! - `hint`, `resource` and `plan` do no I/O: the same request, machine and
@@ -23,5 +24,6 @@
 
 pub mod debug;
 pub mod hint;
+pub mod host;
 pub mod resource;
 pub mod topology;

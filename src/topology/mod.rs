@@ -6,10 +6,21 @@
 pub mod bdf;
 pub mod mask;
 
+mod check;
+mod child;
+#[cfg(feature = "probe")]
+pub mod hwloc;
+pub mod probe;
+pub mod snapshot;
+mod source;
+pub mod sysfs;
+
 pub use bdf::Bdf;
 pub use mask::{CpuSet, NodeMask};
+pub use source::TopologySource;
 
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A host, or a description of one, as one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +29,8 @@ pub struct Machine {
     pub source: String,
     /// Version of libhwloc that read it, such as `2.9.0`; none when it was not asked.
     pub hwloc: Option<String>,
+    /// The file that this libhwloc was loaded from.
+    pub hwloc_library: Option<PathBuf>,
     /// Online nodes in ascending order of their kernel ids, which may have gaps.
     pub nodes: Vec<Node>,
     /// Present CPUs in ascending order of their kernel (physical) ids.
