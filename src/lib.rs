@@ -21,6 +21,7 @@
 //! - There are no globals and no cached "this host": the root path is a
 //!   parameter.
 
+pub mod debug;
 pub mod hint;
 pub mod resource;
 pub mod topology;

@@ -1,0 +1,4 @@
+//! Answers for test vectors, through the same pure code that a launch uses:
+//! one JSON line in, one out.
+
+pub mod merge;
