@@ -45,7 +45,7 @@ fn capacities(nodes: u32, resources: u32, share: u64, seed: u64) -> Vec<Offer> {
     let mut capacity = |resource: u64| {
         let total = 16 + 16 * (resource % 3);
         let mut supply = |id: u32| Supply { nodes: NodeMask::one(id), free: numbers.below(total + 1), total };
-        let supply: Vec<Supply> = (0..nodes).map(|id| supply(id)).collect();
+        let supply: Vec<Supply> = (0..nodes).map(&mut supply).collect();
         let free: u64 = supply.iter().map(|supply| supply.free).sum();
         let wanted = (free * share / (10 + resource)).max(1);
         Offer::Capacity(Capacity {

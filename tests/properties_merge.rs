@@ -1,5 +1,7 @@
 //! What holds for every merge, and that capacities and lists of hints agree.
 
+#![allow(clippy::unwrap_used)]
+
 use numa_run::hint::kubelet::{Merged, Offer, TieBreak, explain, merge};
 use numa_run::hint::policy::Policy;
 use numa_run::hint::{Amount, Capacity, Sockets, Supply, TopologyHint};
@@ -124,6 +126,13 @@ fn capacities(most: usize, near_several: bool) -> impl Strategy<Value = (Vec<u32
     })
 }
 
+/// One amount with the same units on every node.
+fn even(nodes: u32, free: u64, total: u64, wanted: u64) -> Offer {
+    let supply = (0..nodes).map(|id| Supply { nodes: NodeMask::one(id), free, total });
+    let amounts = vec![Amount { wanted, supply: supply.collect() }];
+    Offer::Capacity(Capacity { domain: (0..nodes).collect(), amounts, ..Capacity::default() })
+}
+
 /// Any lists, with nodes that the machine lacks, empty masks and empty lists.
 fn any_lists() -> impl Strategy<Value = (Vec<u32>, Vec<Vec<u32>>, Vec<Offer>)> {
     machine(5).prop_flat_map(|(nodes, distances)| {
@@ -245,6 +254,23 @@ proptest! {
                 _ => true,
             };
             prop_assert_eq!(verdict.lacking.is_empty() && verdict.outside.is_empty(), offers.iter().all(alone));
+        }
+    }
+}
+
+#[test]
+fn big_machines_are_merged_without_listing_masks() {
+    for count in [17, 64, 200] {
+        let nodes: Vec<u32> = (0..count).collect();
+        let flat = vec![vec![10; nodes.len()]; nodes.len()];
+        for tie in TIES {
+            // On an idle machine of this shape each would need fewer nodes than now.
+            let busy: Vec<Offer> = (1..=10).map(|resource| even(count, 8, 16, 8 * resource)).collect();
+            let merged = merge(&busy, &nodes, &flat, Policy::BestEffort, tie);
+            assert_eq!(merged, Merged { affinity: Some((0..10).collect()), preferred: false, proven: true });
+            let idle: Vec<Offer> = (1..=10).map(|units| even(count, units, units, 3 * units)).collect();
+            let merged = merge(&idle, &nodes, &flat, Policy::Restricted, tie);
+            assert_eq!(merged, Merged { affinity: Some((0..3).collect()), preferred: true, proven: true });
         }
     }
 }

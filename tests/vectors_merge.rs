@@ -1,6 +1,8 @@
 //! The merge gives the kubelet's answers: see tests/vectors/merge.jsonl for the
 //! form of the lines, where masks are numbers and `out` has an entry for each policy.
 
+#![allow(clippy::unwrap_used)]
+
 use numa_run::debug::merge::answer;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -19,7 +19,7 @@ use crate::hint::Capacity;
 use crate::topology::NodeMask;
 
 /// Steps for a whole merge, about 10 ms.
-const STEPS: u64 = 4_000_000;
+const STEPS: u64 = 2_000_000;
 
 /// The kubelet's answer under best-effort and restricted.
 pub(super) fn merge(offers: &[Offer], columns: &Columns, tie: TieBreak) -> Merged {

@@ -54,6 +54,10 @@ impl Sharing {
 
     /// True when exactly these nodes can be left out; none when the budget ran out.
     pub(super) fn can_leave_out(&self, nodes: &[usize], budget: &mut Budget) -> Option<bool> {
+        let amounts: usize = self.rooms.iter().map(Room::amounts).sum();
+        if !budget.spend(4 * amounts * self.by.len()) {
+            return None;
+        }
         let mut rooms = self.rooms.clone();
         let left_out = self.by.iter().enumerate().filter_map(|(node, by)| by.map(|room| (node, room)));
         left_out.for_each(|(node, room)| rooms[room].take(node));

@@ -133,7 +133,7 @@ impl<'a, 'b> Search<'a, 'b> {
     /// Looks at every mask that agrees with what is chosen among the candidates
     /// from `below` up.
     fn descend(&mut self, below: usize) {
-        let cost = 1 + self.sums.len() + if self.tie == TieBreak::Closest { below } else { 0 };
+        let cost = 1 + self.sums.len() + if self.tie == TieBreak::Closest { 2 * self.adds.len() } else { 0 };
         self.cut |= !self.budget.spend(cost);
         let left = self.width - self.chosen.len();
         if self.cut || !self.possible(below, left) {
@@ -169,7 +169,9 @@ impl<'a, 'b> Search<'a, 'b> {
     fn may_be_closer(&self, below: usize, left: usize) -> bool {
         let Some(best) = &self.best else { return true };
         let mut adds = self.adds[..below].to_vec();
-        adds.sort_unstable();
+        if (1..below).contains(&left) {
+            adds.select_nth_unstable(left - 1);
+        }
         let pairs = (left * left.saturating_sub(1) / 2) as u64;
         let bound = self.chosen_spread + adds[..left].iter().sum::<u64>() + pairs * self.nearest;
         let above = best.iter().take_while(|&&position| position >= below);
