@@ -1,4 +1,5 @@
-//! Questions of test vectors, one JSON line each, answered by the same pure
-//! code that a launch uses.
+//! Answers for test vectors, through the same pure code that a launch uses:
+//! one JSON line in, one out.
 
 pub mod cpus;
+pub mod merge;
