@@ -53,21 +53,30 @@ impl Capacity {
         let masks = (1..=nodes.len()).flat_map(|width| Combinations::new(nodes.len(), width));
         let hint = |mask: Vec<usize>| {
             let affinity: NodeMask = mask.iter().map(|&at| nodes[at]).collect();
-            let preferred = mask.len() == min_width || self.spans_least_sockets(&affinity);
+            let preferred = mask.len() == min_width || self.sockets.as_ref().is_some_and(|rule| rule.spans_least(&affinity));
             self.must_hold.is_subset(&affinity).then_some(TopologyHint { affinity: Some(affinity), preferred })
         };
         Ok(masks.filter(|mask| table.serves(mask)).filter_map(hint).collect())
     }
 
-    /// The rule of `align-socket`: a mask that spans no more sockets than needed is preferred too.
-    pub fn spans_least_sockets(&self, mask: &NodeMask) -> bool {
-        self.sockets.as_ref().is_some_and(|rule| {
-            let on_mask = rule.of_node.iter().filter(|(node, _)| mask.contains(*node));
-            let mut sockets: Vec<u32> = on_mask.flat_map(|(_, sockets)| sockets).copied().collect();
-            sockets.sort_unstable();
-            sockets.dedup();
-            sockets.len() <= rule.least
-        })
+    /// The fewest nodes that serve the request now; none where no mask does,
+    /// or where that is not known without listing too many masks.
+    pub fn narrowest(&self) -> Option<usize> {
+        let [amount] = &self.amounts[..] else { return self.narrowest_listed() };
+        if !self.on_one_node_each() {
+            return self.narrowest_listed();
+        }
+        let must = amount.free(&self.must_hold);
+        let mut others: Vec<u64> = self.domain.minus(&self.must_hold).iter().map(|node| amount.free(&NodeMask::one(node))).collect();
+        others.sort_unstable_by(|a, b| b.cmp(a));
+        let enough = |count: &usize| must + others.iter().take(*count).sum::<u64>() >= amount.wanted;
+        let more = (0..=others.len()).find(enough)?;
+        Some((self.must_hold.len() + more).max(1))
+    }
+
+    fn narrowest_listed(&self) -> Option<usize> {
+        let hints = self.hints().ok()?;
+        hints.first()?.affinity.as_ref().map(NodeMask::len)
     }
 
     fn on_one_node_each(&self) -> bool {

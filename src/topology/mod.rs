@@ -6,10 +6,12 @@
 pub mod bdf;
 pub mod mask;
 
+pub mod caller;
 mod check;
 mod child;
 #[cfg(feature = "probe")]
 pub mod hwloc;
+pub mod gpu;
 pub mod probe;
 pub mod snapshot;
 mod source;
@@ -63,7 +65,7 @@ pub struct Node {
 }
 
 /// What a node's memory is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
     /// Ordinary memory; also what is not known to be anything else.
@@ -133,6 +135,8 @@ pub struct PciFunction {
     pub physical_function: Option<Bdf>,
     /// True for a display device that has a render node.
     pub render_node: bool,
+    /// True for the display device that the firmware booted on.
+    pub boot_vga: bool,
 }
 
 impl Machine {

@@ -112,7 +112,7 @@ fn most_in_whole_cores(layout: &CpuLayout, near: &CpuSet, far: &CpuSet, wanted: 
 fn adds_up(widths: &[usize], wanted: usize) -> bool {
     match widths {
         [first, rest @ ..] if rest.iter().all(|width| width == first) => wanted.is_multiple_of(*first),
-        _ => wanted > widths.iter().sum() || whole::sums(widths.iter().copied(), wanted)[wanted],
+        _ => wanted > widths.iter().sum::<usize>() || whole::sums(widths.iter().copied(), wanted)[wanted],
     }
 }
 

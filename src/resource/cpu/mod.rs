@@ -20,10 +20,12 @@ pub mod capacity;
 #[cfg(test)]
 mod cases;
 mod distribute;
+mod explicit;
 mod groups;
 mod l3;
 pub mod layout;
 pub mod options;
+mod provider;
 pub mod smt;
 pub mod take;
 mod whole;
@@ -32,6 +34,7 @@ pub use alloc::{Ask, Grant, Reserved, alloc, reserve, shared_pool};
 pub use capacity::{Stock, capacity};
 pub use layout::{CpuLayout, CpuPlace};
 pub use options::{CpuOptions, OptionError};
+pub use provider::{CpuProvider, shared};
 pub use smt::{SmtMode, exclusive_free, first_threads_of_free_cores, one_per_core};
 pub use take::take;
 

@@ -4,7 +4,7 @@ use super::{CpuError, CpuLayout, CpuOptions, take};
 use crate::topology::CpuSet;
 
 /// How the threads of a core may be shared out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum SmtMode {
     /// A core never serves two exclusive holders: threads left over stay idle.
     #[default]

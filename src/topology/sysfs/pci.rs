@@ -49,6 +49,7 @@ fn function(tree: &mut Tree, name: &str, bdf: Bdf, places: &mut Localities) -> O
         interfaces: interfaces(tree, &folder),
         physical_function: link(tree, &folder, "physfn").and_then(|name| name.parse().ok()),
         render_node: render_node(tree, &folder),
+        boot_vga: tree.number::<u8>(format!("{folder}/boot_vga")) == Some(1),
     })
 }
 
