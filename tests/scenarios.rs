@@ -26,7 +26,9 @@ struct Scenario {
     machine: Option<Described>,
     /// or as a synthetic string of hwloc;
     synthetic: Option<String>,
-    /// or a captured one.
+    /// or as an XML export in `machines/`;
+    xml: Option<String>,
+    /// or as one captured by others.
     captured: Option<String>,
     /// Assumptions, in the form of `--assume`.
     assume: Option<String>,
@@ -115,8 +117,8 @@ fn short(problem: String) -> String {
 /// Where the machine is described: twice for a tree, which is listed in both orders.
 fn topologies(scenario: &Scenario, stage: &Path) -> Option<Vec<String>> {
     let probe = Path::new(env!("CARGO_BIN_EXE_numa-run")).with_file_name("numa-run-probe");
-    let needs_probe = scenario.synthetic.is_some() || scenario.captured.is_some();
-    if needs_probe && !probe.is_file() {
+    let others = [&scenario.synthetic, &scenario.xml, &scenario.captured];
+    if others.iter().any(|other| other.is_some()) && !probe.is_file() {
         eprintln!("SKIPPED, NOT TESTED: {} is not built (cargo build --features probe)", probe.display());
         return None;
     }
@@ -128,11 +130,14 @@ fn topologies(scenario: &Scenario, stage: &Path) -> Option<Vec<String>> {
         });
         return Some(copies.into());
     }
-    match (&scenario.synthetic, &scenario.captured) {
-        (Some(spec), _) => Some(vec![format!("synthetic:{spec}")]),
-        (None, Some(path)) => Some(vec![captured(path)?.display().to_string()]),
-        (None, None) => Some(Vec::new()),
-    }
+    let own =
+        |path: &String| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines").join(path).display().to_string();
+    Some(match (&scenario.synthetic, &scenario.xml, &scenario.captured) {
+        (Some(spec), ..) => vec![format!("synthetic:{spec}")],
+        (_, Some(path), _) => vec![own(path)],
+        (_, _, Some(path)) => vec![captured(path)?.display().to_string()],
+        (None, None, None) => Vec::new(),
+    })
 }
 
 fn checked(run: &Run, topologies: &[String], facts: &[String], stage: &Path) -> Result<(), String> {
@@ -208,4 +213,3 @@ fn part_of(wanted: &Value, found: &Value, place: &str) -> Result<(), String> {
         _ => Err(format!("{place} is {found}, not {wanted}")),
     }
 }
-

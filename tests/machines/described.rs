@@ -95,7 +95,8 @@ impl Described {
 
     fn cpus(&self, tree: &Tree, online: &CpuSet) {
         if let Some(apart) = self.siblings_apart {
-            let threads = |cpu: u32| online.iter().filter(move |other| other % apart == cpu % apart).collect::<CpuSet>();
+            let threads =
+                |cpu: u32| online.iter().filter(move |other| other % apart == cpu % apart).collect::<CpuSet>();
             online.iter().for_each(|cpu| tree.topology(cpu, "thread_siblings_list", &threads(cpu).to_string()));
         }
         for core in &self.cores {
@@ -134,7 +135,13 @@ impl Described {
         let (class, ids) = function.is.split_once(' ').expect("class and ids, parted by a blank");
         let (vendor, device) = ids.split_once(':').expect("vendor and device, parted by a colon");
         let above = format!("pci{domain}:00");
-        tree.pci(&above, &function.at, &format!("0x{class}00"), function.node, function.near.as_ref().unwrap_or(&local));
+        tree.pci(
+            &above,
+            &function.at,
+            &format!("0x{class}00"),
+            function.node,
+            function.near.as_ref().unwrap_or(&local),
+        );
         let folder = format!("devices/{above}/{}", function.at);
         tree.file(&format!("{folder}/vendor"), &format!("0x{vendor}"));
         tree.file(&format!("{folder}/device"), &format!("0x{device}"));
