@@ -1,7 +1,7 @@
 //! The subcommands that only look.
 
-use crate::cli::{DebugArgs, DebugWhat, PlanArgs, TopoArgs};
 use crate::cli::options::Contradiction;
+use crate::cli::{DebugArgs, DebugWhat, PlanArgs, TopoArgs};
 use crate::plan::{self, RefusalKind};
 use crate::{debug, observe, report};
 use anyhow::Context;

@@ -58,10 +58,14 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     if arguments.source.topology.is_some() {
-        bail!("--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run");
+        bail!(
+            "--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run"
+        );
     }
     if arguments.source.assume.is_some() {
-        bail!("--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run");
+        bail!(
+            "--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run"
+        );
     }
     Ok(())
 }
@@ -71,8 +75,9 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan) -> anyhow::Re
     let mut command = arguments.command.clone();
     if arguments.template {
         for word in &mut command {
-            *word = step::filled(word, |name| environment::template(name, plan, &start))
-                .map_err(|name| anyhow::anyhow!("{{{name}}} in `{}` stands for nothing here", word.to_string_lossy()))?;
+            *word = step::filled(word, |name| environment::template(name, plan, &start)).map_err(|name| {
+                anyhow::anyhow!("{{{name}}} in `{}` stands for nothing here", word.to_string_lossy())
+            })?;
         }
     }
     let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);

@@ -69,5 +69,10 @@ fn device(wanted: &Value, given: &Value) -> bool {
     let (devices, always, ever) = (set(&given["devices"]), set(&wanted["always"]), set(&wanted["ever"]));
     let count = given["devices"].as_array().unwrap().len();
     let asked = wanted.get("plugin_called_with").is_none_or(|asked| *asked == given["plugin_called_with"]);
-    pools && asked && devices.len() == count && wanted["count"] == count && always.is_subset(&devices) && devices.is_subset(&ever)
+    pools
+        && asked
+        && devices.len() == count
+        && wanted["count"] == count
+        && always.is_subset(&devices)
+        && devices.is_subset(&ever)
 }

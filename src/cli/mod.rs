@@ -35,7 +35,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Show what a launch would get, and why; changes nothing
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
     /// Show the machine
     Topo(TopoArgs),
     /// Answer test vectors line by line
@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_subcommand_may_follow_options() {
-        for line in ["numa-run --cpus 2 plan --json", "numa-run plan --cpus=2 --json", "numa-run --cpus=2 plan --json"] {
+        for line in ["numa-run --cpus 2 plan --json", "numa-run plan --cpus=2 --json", "numa-run --cpus=2 plan --json"]
+        {
             let Some(Verb::Plan(plan)) = read(line).unwrap().verb else { panic!("{line}") };
             assert!(plan.json);
         }

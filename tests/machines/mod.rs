@@ -1,6 +1,7 @@
 //! Machines for tests: /sys trees written into a temporary folder, and real
 //! ones captured by others, where they are at hand.
 
+#![allow(clippy::disallowed_methods)]
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "only tests and benches are built with it")]
 
