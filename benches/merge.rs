@@ -4,6 +4,8 @@
 //! `cargo bench --bench merge` prints the times. Bounds to hold: lists of 8
 //! nodes x 6 resources 1 ms, of 12 x 6 50 ms; capacities of 64 x 10 about 10 ms.
 
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use numa_run::hint::kubelet::{Offer, TieBreak, merge};
 use numa_run::hint::policy::Policy;
