@@ -248,3 +248,90 @@ fn mark_twins(nodes: &mut [Node], rooms: &[Room]) {
         nodes[at].twin = rooms.iter().all(|room| room.alike(nodes[at - 1].node, nodes[at].node));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hint::kubelet::columns::Columns;
+    use crate::hint::{Amount, Capacity, Supply};
+    use crate::topology::NodeMask;
+    use proptest::prelude::*;
+
+    const NODES: usize = 6;
+
+    /// Rooms by their nodes' units of one or two amounts, and what is wanted.
+    fn rooms(resources: &[Vec<(Vec<u64>, u64)>]) -> Vec<Room> {
+        let ids: Vec<u32> = (0..NODES as u32).collect();
+        let columns = Columns::new(&ids, &[]);
+        let candidates: Vec<usize> = (0..NODES).collect();
+        let amount = |(units, wanted): &(Vec<u64>, u64)| {
+            let supply = (0u32..).zip(units).map(|(id, &free)| Supply { nodes: NodeMask::one(id), free, total: free });
+            Amount { wanted: *wanted.min(&units.iter().sum()), supply: supply.collect() }
+        };
+        let capacity = |amounts: &Vec<_>| Capacity {
+            domain: ids.iter().copied().collect(),
+            amounts: amounts.iter().map(amount).collect(),
+            ..Capacity::default()
+        };
+        resources.iter().map(|amounts| Room::new(&capacity(amounts), &candidates, &columns)).collect()
+    }
+
+    /// Whether the nodes can be shared out, by trying every way.
+    fn by_trying(rooms: &mut [Room], nodes: &[usize]) -> bool {
+        let Some((&node, rest)) = nodes.split_first() else { return true };
+        (0..rooms.len()).any(|room| {
+            rooms[room].fits(node) && {
+                rooms[room].put(node);
+                let done = by_trying(rooms, rest);
+                rooms[room].take(node);
+                done
+            }
+        })
+    }
+
+    fn nodes(bits: usize) -> Vec<usize> {
+        (0..NODES).filter(|node| bits >> node & 1 == 1).collect()
+    }
+
+    fn resources() -> impl Strategy<Value = Vec<Vec<(Vec<u64>, u64)>>> {
+        let amount = (prop::collection::vec(0u64..9, NODES), 0u64..40);
+        prop::collection::vec(prop::collection::vec(amount, 1..=2), 1..=3)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn nodes_are_shared_out_exactly_when_some_way_works(resources in resources()) {
+            let sharing = Sharing::new(rooms(&resources), NODES);
+            for bits in 0..1 << NODES {
+                let answer = sharing.can_leave_out(&nodes(bits), &mut Budget::new(1 << 40));
+                prop_assert_eq!(answer, Some(by_trying(&mut rooms(&resources), &nodes(bits))));
+            }
+        }
+
+        #[test]
+        fn the_smallest_number_stays(resources in resources()) {
+            let mut sharing = Sharing::new(rooms(&resources), NODES);
+            (0..NODES).for_each(|node| { sharing.place(node); });
+            let width = sharing.stay().len();
+            prop_assert!(sharing.minimise(&mut Budget::new(1 << 40)));
+            let out = |bits: usize| nodes(!bits & ((1 << NODES) - 1));
+            let mut masks = (0..1usize << NODES).filter(|bits| bits.count_ones() as usize == width);
+            let smallest = masks.find(|&bits| by_trying(&mut rooms(&resources), &out(bits))).unwrap();
+            let stay = sharing.stay().into_iter().fold(0, |bits, node| bits | 1 << node);
+            prop_assert_eq!(stay, smallest);
+        }
+    }
+
+    #[test]
+    fn a_search_without_steps_proves_nothing() {
+        let even = vec![(vec![3; NODES], 9)];
+        let mut sharing = Sharing::new(rooms(&[even.clone(), even]), NODES);
+        sharing.leave_out(0, 0);
+        assert!(!sharing.minimise(&mut Budget::new(0)));
+        assert_eq!(sharing.can_leave_out(&[1], &mut Budget::new(0)), None);
+        assert!(sharing.minimise(&mut Budget::new(1 << 20)));
+        assert_eq!(sharing.stay(), [4, 3, 2, 1, 0]);
+    }
+}
