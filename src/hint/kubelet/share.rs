@@ -4,8 +4,9 @@
 //! if every other candidate is left out by some resource that can spare it
 //! together with all else it leaves out.
 
+use super::assignment::Assignment;
 use super::budget::Budget;
-use super::room::{Room, Weight};
+use super::room::Room;
 
 /// The resources, and which of them leaves each node out; none: the node stays.
 pub(super) struct Sharing {
@@ -128,124 +129,6 @@ impl Sharing {
             }),
         }
         answer
-    }
-}
-
-/// The exact search behind it: some nodes have to be left out, and a number of others.
-struct Assignment<'a> {
-    rooms: &'a mut [Room],
-    /// Nodes in the order in which they are decided: the forced ones, the
-    /// hardest first, then the others, the easiest first.
-    order: Vec<Node>,
-    forced: usize,
-    placed: Vec<(usize, usize)>,
-    more: usize,
-}
-
-struct Node {
-    node: usize,
-    /// Rooms that it may fit in, the one with the most room for it first.
-    rooms: Vec<usize>,
-    least: Weight,
-    free: bool,
-    /// True when the node before is just like it.
-    twin: bool,
-}
-
-impl Assignment<'_> {
-    fn new(rooms: &mut [Room], forced: Vec<usize>, others: Vec<usize>, more: usize) -> Assignment<'_> {
-        let mut hard: Vec<Node> = forced.into_iter().map(|node| Node::new(node, rooms)).collect();
-        let mut easy: Vec<Node> = others.into_iter().map(|node| Node::new(node, rooms)).collect();
-        easy.retain(|node| !node.rooms.is_empty());
-        hard.sort_by_key(|node| (!node.rooms.is_empty(), std::cmp::Reverse(node.least)));
-        easy.sort_by_key(|node| node.least);
-        mark_twins(&mut hard, rooms);
-        mark_twins(&mut easy, rooms);
-        let forced = hard.len();
-        Assignment { rooms, order: hard.into_iter().chain(easy).collect(), forced, placed: Vec::new(), more }
-    }
-
-    fn solve(&mut self, budget: &mut Budget) -> Option<bool> {
-        self.descend(0, self.more, 0, budget)
-    }
-
-    /// Decides the nodes from the `at`th on. A twin takes no earlier choice
-    /// than the one before it did.
-    fn descend(&mut self, at: usize, more: usize, before: usize, budget: &mut Budget) -> Option<bool> {
-        let forced = self.forced.saturating_sub(at);
-        if forced == 0 && more == 0 {
-            return Some(true);
-        }
-        let amounts: usize = self.rooms.iter().map(Room::amounts).sum();
-        if !budget.spend(amounts * (self.order.len() - at + 1)) {
-            return None;
-        }
-        if !self.possible(at, forced + more) {
-            return Some(false);
-        }
-        let node = &self.order[at];
-        let (id, optional) = (node.node, forced == 0);
-        let mut choices = node.rooms.clone();
-        choices.truncate(if node.free { 1 } else { usize::MAX });
-        let (start, skip) = (if node.twin { before } else { 0 }, choices.len());
-        let may_skip = optional && !node.free;
-        for (choice, room) in choices.into_iter().enumerate().skip(start) {
-            if self.rooms[room].fits(id) {
-                self.rooms[room].put(id);
-                self.placed.push((id, room));
-                let answer = self.descend(at + 1, more - usize::from(optional), choice, budget);
-                if answer != Some(false) {
-                    if answer.is_none() {
-                        self.rooms[room].take(id);
-                        self.placed.pop();
-                    }
-                    return answer;
-                }
-                self.rooms[room].take(id);
-                self.placed.pop();
-            }
-        }
-        match may_skip {
-            true => self.descend(at + 1, more, skip, budget),
-            false => Some(false),
-        }
-    }
-
-    /// Bounds: by number of nodes, by what each room could take at most, and
-    /// by the parts of the rooms that the easiest nodes need.
-    fn possible(&self, at: usize, wanted: usize) -> bool {
-        let rest = &self.order[at..];
-        if rest.len() < wanted {
-            return false;
-        }
-        let needed: Weight = rest[..wanted].iter().map(|node| node.least).sum();
-        if needed > self.rooms.iter().map(Room::left).sum() {
-            return false;
-        }
-        let nodes: Vec<usize> = rest.iter().map(|node| node.node).collect();
-        self.rooms.iter().map(|room| room.most(&nodes)).sum::<usize>() >= wanted
-    }
-}
-
-impl Node {
-    fn new(node: usize, rooms: &[Room]) -> Node {
-        let weights = rooms.iter().map(|room| room.weight(node)).enumerate();
-        let mut fitting: Vec<(bool, Weight, usize)> =
-            weights.filter_map(|(at, weight)| Some((!rooms[at].is_free(node), weight?, at))).collect();
-        fitting.sort_unstable();
-        Node {
-            node,
-            least: fitting.iter().map(|&(_, weight, _)| weight).min().unwrap_or(0),
-            free: fitting.first().is_some_and(|&(costs, ..)| !costs),
-            rooms: fitting.into_iter().map(|(.., room)| room).collect(),
-            twin: false,
-        }
-    }
-}
-
-fn mark_twins(nodes: &mut [Node], rooms: &[Room]) {
-    for at in 1..nodes.len() {
-        nodes[at].twin = rooms.iter().all(|room| room.alike(nodes[at - 1].node, nodes[at].node));
     }
 }
 
