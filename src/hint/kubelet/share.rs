@@ -182,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(600))]
 
         #[test]
         fn nodes_are_shared_out_exactly_when_some_way_works(resources in resources()) {
