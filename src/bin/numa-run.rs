@@ -4,6 +4,11 @@ use numa_run::cli::{Cli, Verb};
 use numa_run::{inspect, launch};
 use std::process::ExitCode;
 
+/// musl's own allocator asks the kernel for pages again and again.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os().collect()) {
         Ok(cli) => cli,
