@@ -2,3 +2,4 @@
 //! `tests/vm/tests.list` says which machine and which way to boot each one wants.
 
 mod machine;
+mod sys;

@@ -15,7 +15,7 @@ image_packages() { sed 's/#.*//; /^\s*$/d' "$HERE/image/packages"; }
 # Everything of this folder that the image is made from.
 image_files() {
   find "$HERE/image" -type f | LC_ALL=C sort | while IFS= read -r file; do echo "${file#"$HERE"}"; cat "$file"; done
-  cat "$HERE/lib/image.sh"
+  cat "$HERE/lib/image.sh" "$HERE/lib/ext4.sh"
 }
 
 # image_build FOLDER: the image, from the kernel's .deb in the folder.
@@ -28,7 +28,8 @@ image_build() {
   mv "$1"/*.deb "$1/rig-build/kernel.deb"
   apt_transport >"$1/transport.conf"
   # The hook's files go in through mmdebstrap: in unshare mode it runs as a user that may not read the home folder.
-  (cd "$1" && nice mmdebstrap --quiet --variant=minbase --mode=$mode --include="$(image_packages | paste -sd,)" \
+  # HOME: dpkg complains about one that it may not read.
+  (cd "$1" && HOME=/ nice mmdebstrap --quiet --variant=minbase --mode=$mode --include="$(image_packages | paste -sd,)" \
     --skip=output/dev --aptopt=transport.conf --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \

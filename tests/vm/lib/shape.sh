@@ -2,6 +2,7 @@
 #   about TEXT                      what it is for
 #   like SHAPE                      all of another shape's lines
 #   cpus N,sockets=..,cores=..      as QEMU's -smp
+#   plug SOCKET CORE THREAD         a CPU beyond cpus' N, up to its maxcpus
 #   node ID [cpus=LIST] [mem=MIB]   a NUMA node; other properties pass through
 #   distances D...                  one line for each node, in the order of the nodes
 #   iommu intel|none                the last one counts; none by default
@@ -14,6 +15,10 @@
 #   kernel WORDS                    more for the kernel's command line
 #   affinity LIST                   systemd's CPUAffinity=
 
+# An Intel model, because SMT on AMD ones needs more; with 1G pages and what glibc and Rust's std ask for.
+CPU_MODEL=Nehalem-v1
+CPU_FEATURES=+pdpe1gb,+rdrand,+rdtscp
+
 # shape_arguments NAME: sets ARGUMENTS and KERNEL from the shape.
 shape_arguments() {
   local machine=q35,hpet=off,smbus=off,sata=off,usb=off,vmport=off,graphics=off iommu=none memory=0 cables=0
@@ -22,7 +27,7 @@ shape_arguments() {
   shape_read "$1"
   shape_distances
   shape_iommu
-  ARGUMENTS=(-machine "$machine" -m "${memory}M" "${IOMMU[@]}" "${ARGUMENTS[@]}")
+  ARGUMENTS=(-cpu "$CPU_MODEL,$CPU_FEATURES" -machine "$machine" -m "${memory}M" "${IOMMU[@]}" "${ARGUMENTS[@]}")
 }
 
 # shape_read NAME: a line at a time; words of a line are never patterns.
@@ -38,6 +43,7 @@ shape_read() {
       '' | about) ;;
       like) shape_read "$line" ;;
       cpus) ARGUMENTS+=(-smp "$line") ;;
+      plug) ARGUMENTS+=(-device "$CPU_MODEL-x86_64-cpu,socket-id=${rest[0]},core-id=${rest[1]},thread-id=${rest[2]}") ;;
       node) shape_node "${rest[@]}" ;;
       distances) rows+=("$line") ;;
       iommu) iommu=$line ;;
