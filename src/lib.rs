@@ -9,8 +9,15 @@
 //! - [`topology`]: what the machine is, read once, then immutable.
 //! - [`hint`]: which sets of nodes could serve a request, and how the answers
 //!   of several resources are merged into one.
-//! - [`resource`]: one file per kind of resource.
-//! - [`step`]: one change as data.
+//! - [`request`], [`config`], [`assume`]: what is asked for, what the host's
+//!   owner has laid down, what is taken for granted.
+//! - [`resource`]: kinds of resources, one file or folder each.
+//! - [`plan`]: request and machine in, placement out.
+//! - [`step`], [`environment`]: what a placement does to the process.
+//! - [`host`]: the only room that changes anything.
+//! - [`cli`], [`report`]: what people type and see.
+//! - [`observe`], [`launch`], [`inspect`]: the line itself, and looking only.
+//! - [`debug`]: test vectors in, answers out.
 //!
 //! Invariants:
 //! - `hint`, `resource` and `plan` do no I/O: the same request, machine and
@@ -21,6 +28,37 @@
 //! - There are no globals and no cached "this host": the root path is a
 //!   parameter.
 
-pub mod hint;
-pub mod resource;
+// Unit tests make temporary folders and run shells.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 pub mod topology;
+
+pub mod hint;
+
+pub mod request;
+
+pub mod config;
+
+pub mod assume;
+
+pub mod resource;
+
+pub mod plan;
+
+pub mod step;
+
+pub mod environment;
+
+pub mod host;
+
+pub mod cli;
+
+pub mod report;
+
+pub mod observe;
+
+pub mod launch;
+
+pub mod debug;
+
+pub mod inspect;

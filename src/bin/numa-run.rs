@@ -1,3 +1,32 @@
-//! The launcher.
+//! The launcher: reads the command line, does what it says, ends with its code.
 
-fn main() {}
+use numa_run::cli::{Cli, Verb};
+use numa_run::{inspect, launch};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::read(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err((error, code)) => {
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    numa_run::cli::log(&cli);
+    match &cli.verb {
+        None => ended(launch::launch(&cli.launch).map(|()| 0), launch::exit_code),
+        Some(Verb::Plan(arguments)) => ended(inspect::plan(arguments), inspect::exit_code),
+        Some(Verb::Topo(arguments)) => ended(inspect::topo(arguments), inspect::exit_code),
+        Some(Verb::Debug(arguments)) => ended(inspect::debug(arguments), inspect::exit_code),
+    }
+}
+
+fn ended(result: anyhow::Result<u8>, code: fn(&anyhow::Error) -> u8) -> ExitCode {
+    result.map_or_else(
+        |error| {
+            eprintln!("numa-run: {error:#}");
+            ExitCode::from(code(&error))
+        },
+        ExitCode::from,
+    )
+}

@@ -1,7 +1,12 @@
 //! Which sets of nodes could serve a request, and how several such answers
 //! become one.
 
+pub mod kubelet;
+pub mod list;
+pub mod policy;
+
 use crate::topology::NodeMask;
+use std::collections::BTreeSet;
 
 /// One way to serve a request for one resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +70,15 @@ impl Capacity {
     /// True when the mask could serve every amount with everything allocatable free.
     pub fn could_hold(&self, mask: &NodeMask) -> bool {
         self.amounts.iter().all(|amount| amount.total(mask) >= amount.wanted)
+    }
+}
+
+impl Sockets {
+    /// True when the mask spans exactly as many sockets as the narrowest one:
+    /// on uneven machines fewer do not count, as in the kubelet.
+    pub fn spans_least(&self, mask: &NodeMask) -> bool {
+        let inside = self.of_node.iter().filter(|(node, _)| mask.contains(*node));
+        inside.flat_map(|(_, sockets)| sockets).collect::<BTreeSet<_>>().len() == self.least
     }
 }
 

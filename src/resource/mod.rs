@@ -1,2 +1,217 @@
 //! Kinds of resources, one file each: how much a set of nodes holds, and how
 //! to take some.
+
+pub mod cpu;
+pub mod memory;
+pub mod pci;
+
+use crate::assume::{Assume, Holdings};
+use crate::config::Config;
+use crate::hint::{Capacity, kubelet};
+use crate::request::{CpuChoice, CpuRequest, Request};
+use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// Everything that providers look at besides the request's own line: data, read beforehand.
+#[derive(Clone, Debug)]
+pub struct Situation<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The configuration.
+    pub config: &'a Config,
+    /// What is taken for granted.
+    pub assume: &'a Assume,
+    /// What other launches hold.
+    pub holdings: &'a Holdings,
+    /// CPUs that launches may have for themselves here, reserved ones taken off.
+    pub pool: CpuSet,
+    /// CPUs of the shared pool, before what is held comes off.
+    pub shared: CpuSet,
+    /// Nodes that the caller's cpuset allows memory on; none: all.
+    pub memory_nodes: Option<NodeMask>,
+    /// Nodes that the user states for devices.
+    pub stated: &'a BTreeMap<Bdf, u32>,
+}
+
+impl Situation<'_> {
+    /// The node that the user or the configuration states for a device.
+    pub fn stated_node(&self, bdf: Bdf) -> Option<u32> {
+        self.stated.get(&bdf).or_else(|| self.config.device_node.get(&bdf)).copied()
+    }
+}
+
+/// The kinds of resources that a request asks for, in the order in which they are served.
+pub fn providers(request: &Request, situation: &Situation<'_>) -> Vec<Box<dyn HintProvider>> {
+    let mut providers: Vec<Box<dyn HintProvider>> = Vec::new();
+    for device in &request.devices {
+        if let Some(class) = pci::class(&device.class) {
+            providers.push(Box::new(pci::PciProvider::new(class, device.count, situation)));
+        }
+    }
+    if let Some(cpus) = &request.cpus {
+        providers.push(Box::new(cpu::CpuProvider::new(cpus, situation)));
+    }
+    if let Some((memory, mib)) = request.memory.as_ref().and_then(|memory| Some((memory, memory.mib?))) {
+        providers.push(Box::new(memory::MemoryProvider::new(mib, memory, situation)));
+    }
+    providers
+}
+
+/// What a kind of resource has to say about one request.
+pub trait HintProvider {
+    /// Its name in plans and refusals, such as `cpu` or `gpu`.
+    fn name(&self) -> &str;
+
+    /// Units asked for: CPUs, MiB, devices.
+    fn wanted(&self) -> u64;
+
+    /// Which nodes could serve the request.
+    ///
+    /// # Errors
+    /// There is not enough anywhere: no policy can admit it.
+    fn offer(&self) -> Result<Offer, Shortage>;
+
+    /// Takes what was asked for, from these nodes as far as they hold it, then
+    /// from elsewhere; none: from anywhere, lowest ids first.
+    fn allocate(&self, affinity: Option<&NodeMask>) -> Result<Allocation, Shortage>;
+
+    /// Amounts below `wanted` that are worth trying when the request is refused, best first.
+    fn smaller(&self) -> Vec<u64>;
+
+    /// The option that asks for so many units.
+    fn option(&self, units: u64) -> String;
+}
+
+/// The request with another amount of one resource.
+pub fn resized(request: &Request, resource: &str, units: u64) -> Option<Request> {
+    let mut less = request.clone();
+    if let Some(device) = less.devices.iter_mut().find(|device| device.class == resource) {
+        device.count = u32::try_from(units).ok()?;
+        return Some(less);
+    }
+    match (resource, &mut less.cpus, &mut less.memory) {
+        ("cpu", Some(CpuRequest { choice: CpuChoice::Count(count, _), .. }), _) => {
+            *count = u32::try_from(units).ok()?
+        }
+        ("memory", _, Some(memory)) => memory.mib = Some(units),
+        _ => return None,
+    }
+    Some(less)
+}
+
+/// Amounts at which an answer may change: what each node has, what the freest
+/// two have, and so on; and the next few below what was wanted. Largest first.
+pub fn amounts_worth_trying(free: impl IntoIterator<Item = u64>, wanted: u64) -> Vec<u64> {
+    let mut free: Vec<u64> = free.into_iter().collect();
+    free.sort_unstable_by(|a, b| b.cmp(a));
+    let sums = free.iter().scan(0, |sum, free| {
+        *sum += free;
+        Some(*sum)
+    });
+    let near = (1..=64).map_while(|less| wanted.checked_sub(less));
+    let mut amounts: Vec<u64> = free.iter().copied().chain(sums).chain(near).collect();
+    amounts.retain(|&amount| amount > 0 && amount < wanted);
+    amounts.sort_unstable_by(|a, b| b.cmp(a));
+    amounts.dedup();
+    amounts
+}
+
+/// One of the three answers of a provider; the fourth, that it is impossible, is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It has no opinion.
+    NoPreference,
+    /// No nodes could serve it, which does not stop others from being placed.
+    CannotBeMet,
+    /// These nodes, by what they hold.
+    Capacity(Capacity),
+}
+
+impl From<&Offer> for kubelet::Offer {
+    fn from(offer: &Offer) -> kubelet::Offer {
+        match offer {
+            Offer::NoPreference => kubelet::Offer::NoPreference,
+            Offer::CannotBeMet => kubelet::Offer::CannotBeMet,
+            Offer::Capacity(capacity) => kubelet::Offer::Capacity(capacity.clone()),
+        }
+    }
+}
+
+/// There is not enough of something, wherever it is taken from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Shortage {
+    /// The resource.
+    pub resource: String,
+    /// Units wanted.
+    pub wanted: u64,
+    /// Units free.
+    pub free: u64,
+    /// What was wanted and what was found, as a sentence.
+    pub message: String,
+}
+
+impl Shortage {
+    /// The plain sentence for it.
+    pub fn of(resource: &str, wanted: u64, free: u64) -> Shortage {
+        let message = format!("not enough {resource}: {wanted} wanted, {free} free");
+        Shortage { resource: resource.to_owned(), wanted, free, message }
+    }
+}
+
+/// `: node 0: 2, node 1: 1, node unknown: 1`; nothing where there is nothing.
+pub fn per_node_text<T: Display>(places: &BTreeMap<Option<u32>, T>) -> String {
+    let known = places.iter().filter_map(|(node, units)| Some(format!("node {}: {units}", (*node)?)));
+    let unknown = places.get(&None).map(|units| format!("node unknown: {units}"));
+    let parts: Vec<String> = known.chain(unknown).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// What was taken for one resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// Name of the resource.
+    pub resource: String,
+    /// Units by node.
+    pub per_node: BTreeMap<u32, u64>,
+    /// Units whose node is unknown.
+    pub unknown: u64,
+    /// The things themselves.
+    pub granted: Granted,
+}
+
+/// The things of an allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// CPUs for the workload alone.
+    Cpus(CpuSet),
+    /// MiB of memory.
+    Mib(u64),
+    /// Devices, in the order of their names `0`, `1`, ….
+    Devices(Vec<Device>),
+}
+
+impl Default for Granted {
+    fn default() -> Granted {
+        Granted::Mib(0)
+    }
+}
+
+/// A device that can be granted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Device {
+    /// Its node; none when the locality is unknown.
+    pub node: Option<u32>,
+    /// Its address.
+    pub bdf: Bdf,
+    /// PCI vendor id; 0 for one that is only assumed.
+    pub vendor: u16,
+}
+
+impl Allocation {
+    /// Nodes that something was taken from.
+    pub fn nodes(&self) -> NodeMask {
+        self.per_node.iter().filter(|&(_, &units)| units > 0).map(|(&node, _)| node).collect()
+    }
+}

@@ -6,10 +6,23 @@
 pub mod bdf;
 pub mod mask;
 
+pub mod caller;
+mod check;
+mod child;
+pub mod gpu;
+#[cfg(feature = "probe")]
+pub mod hwloc;
+pub mod probe;
+pub mod snapshot;
+mod source;
+pub mod sysfs;
+
 pub use bdf::Bdf;
 pub use mask::{CpuSet, NodeMask};
+pub use source::TopologySource;
 
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A host, or a description of one, as one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +31,8 @@ pub struct Machine {
     pub source: String,
     /// Version of libhwloc that read it, such as `2.9.0`; none when it was not asked.
     pub hwloc: Option<String>,
+    /// The file that this libhwloc was loaded from.
+    pub hwloc_library: Option<PathBuf>,
     /// Online nodes in ascending order of their kernel ids, which may have gaps.
     pub nodes: Vec<Node>,
     /// Present CPUs in ascending order of their kernel (physical) ids.
@@ -50,7 +65,9 @@ pub struct Node {
 }
 
 /// What a node's memory is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
     /// Ordinary memory; also what is not known to be anything else.
@@ -120,6 +137,8 @@ pub struct PciFunction {
     pub physical_function: Option<Bdf>,
     /// True for a display device that has a render node.
     pub render_node: bool,
+    /// True for the display device that the firmware booted on.
+    pub boot_vga: bool,
 }
 
 impl Machine {

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # An apt of the rig's own: its sources, lists, state and downloads lie in the cache, and the user's are only read, to learn
 # which mirror to ask. Nothing that is fetched here is installed on the host.
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # ext4.sh FOLDER: makes FOLDER/image/root.ext4 of FOLDER/root.tar. No mount: mke2fs copies a tree into the file system.
 set -euo pipefail
 mkdir "$1/root"

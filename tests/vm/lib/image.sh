@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The guest's image: kernel, initrd and root, built once for each set of inputs. No loop device, no mount, no root needed.
 
 # image_resolve: sets IMAGE to the folder of the image that fits the inputs, and KERNEL_PACKAGE to the newest kernel.
@@ -5,7 +6,8 @@ image_resolve() {
   local packages kernel root
   mapfile -t packages < <(image_packages)
   kernel=$(resolved "$NEWER" linux-image-amd64 | grep -E '^linux-image-[0-9][^_]*-amd64_') || die "apt finds no kernel in $NEWER"
-  root=$(resolved "$RELEASE" '?essential' apt "${packages[@]}") && [ -n "$root" ] || die "apt cannot resolve image/packages in $RELEASE"
+  root=$(resolved "$RELEASE" '?essential' apt "${packages[@]}")
+  [ -n "$root" ] || die "apt cannot resolve image/packages in $RELEASE"
   KERNEL_PACKAGE=${kernel%%_*}
   IMAGE=$CACHE/image-$( (image_files && echo "$kernel" && echo "$root") | digest)
 }
@@ -28,6 +30,7 @@ image_build() {
   mv "$1"/*.deb "$1/rig-build/kernel.deb"
   apt_transport >"$1/transport.conf"
   # The hook's files go in through mmdebstrap: in unshare mode it runs as a user that may not read the home folder.
+  # shellcheck disable=SC2016 # $1 is the hook's.
   # HOME: dpkg complains about one that it may not read.
   (cd "$1" && HOME=/ nice mmdebstrap --quiet --variant=minbase --mode=$mode --include="$(image_packages | paste -sd,)" \
     --skip=output/dev --aptopt=transport.conf --aptopt='APT::Install-Recommends "false"' \

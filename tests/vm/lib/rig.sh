@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What every script of the rig starts from: where things are, and how it speaks.
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/numa-run/vm
@@ -10,4 +11,5 @@ die() { say "$*"; exit 1; }
 digest() { sha256sum | cut -c1-16; }
 last_words() { tail -n 3 "$1" 2>/dev/null | tr -d '\r' | tr '\n' ' ' | cut -c1-160; }
 
+# shellcheck disable=SC1090 # Each of them is checked by itself.
 for part in apt tools image shape tests; do source "$HERE/lib/$part.sh"; done

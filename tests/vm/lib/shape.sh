@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # A machine's shape, a file in shapes/, as QEMU's arguments. The words of a shape:
 #   about TEXT                      what it is for
 #   like SHAPE                      all of another shape's lines

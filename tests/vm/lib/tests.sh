@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The list of guest tests, their runs, and the verdict.
 
 # The list's lines: NAME SHAPE INIT [LIMIT]. listed FILE: them, without comments, with the limit.
@@ -102,8 +103,8 @@ report() {
   [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }
 
-# What the test said or, where it said nothing, what the guest did; sed ends the last line.
+# What the test said or, where it said nothing, what the guest did, its last line ended.
 show_log() {
   if [ -s "$1/share/$2.log" ]; then tail -n 60 "$1/share/$2.log"
-  else tail -qn 15 "$1"/console-*.log "$1/qemu.log" 2>/dev/null | tr -d '\r'; fi | sed 's/^/    /; $a\'
+  else tail -qn 15 "$1"/console-*.log "$1/qemu.log" 2>/dev/null | tr -d '\r'; fi | awk '{ print "    " $0 }'
 }

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What runs on the host: a few packages of the release, installed, and QEMU, unpacked in the cache with the libraries it needs.
 
 declare -A PACKAGE_OF=([mmdebstrap]=mmdebstrap [mke2fs]=e2fsprogs [setpriv]=util-linux [newuidmap]=uidmap [tar]=tar)
@@ -18,16 +19,17 @@ need() {
 # qemu_resolve: sets QEMU to the folder of the unpacked QEMU that the lists offer now.
 qemu_resolve() {
   local files
-  files=$(resolved "$NEWER" qemu-system-x86) && [ -n "$files" ] || die "apt finds no qemu-system-x86 in $NEWER"
+  files=$(resolved "$NEWER" qemu-system-x86)
+  [ -n "$files" ] || die "apt finds no qemu-system-x86 in $NEWER"
   QEMU=$CACHE/qemu-$(digest <<<"$files")
 }
 
 # qemu_unpack FOLDER: from the .debs in the folder; not installed, so that neither root nor the host's version matters.
 qemu_unpack() {
-  local deb
-  say "unpacking QEMU and its libraries in the cache, $(ls "$1"/*.deb | wc -l) packages of $NEWER"
+  local deb debs=("$1"/*.deb)
+  say "unpacking QEMU and its libraries in the cache, ${#debs[@]} packages of $NEWER"
   mkdir "$1/root"
-  for deb in "$1"/*.deb; do dpkg-deb -x "$deb" "$1/root"; done
+  for deb in "${debs[@]}"; do dpkg-deb -x "$deb" "$1/root"; done
   rm -rf "$1"/root/usr/share/{doc,man,locale,info}
   mv "$1/root" "$QEMU"
 }

@@ -1,5 +1,7 @@
 //! Tests that go wrong on purpose, in each way that the rig must notice. They run in the guest and end it: never elsewhere.
 
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)] // The guest is thrown away.
+
 use std::fs;
 use std::path::Path;
 use std::thread::sleep;

@@ -1,0 +1,126 @@
+//! Facts that a plan takes for granted: what is held, what is offline, which
+//! devices and pages there are. They come from a file and replace what the
+//! machine says.
+
+use crate::topology::{Bdf, CpuSet, Machine, PagePool};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// What other launches hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// CPUs that are held exclusively.
+    pub cpus: CpuSet,
+    /// MiB by node.
+    pub memory: BTreeMap<u32, u64>,
+    /// Devices.
+    pub devices: std::collections::BTreeSet<Bdf>,
+}
+
+/// An assumption file.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Assume {
+    /// CPUs that other launches hold.
+    pub held_cpus: CpuSet,
+    /// CPUs that are offline.
+    pub offline: CpuSet,
+    /// CPUs that launches may use, as if inherited.
+    pub allowed: Option<CpuSet>,
+    /// Memory that other launches hold, in MiB by node.
+    pub held_memory: BTreeMap<u32, u64>,
+    /// Devices, which the topology need not have.
+    pub device: Vec<AssumedDevice>,
+    /// Free pages: size, then node, then pages.
+    pub pages: BTreeMap<String, BTreeMap<u32, u64>>,
+}
+
+/// A device that is taken for granted.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct AssumedDevice {
+    /// Name of its class.
+    pub class: String,
+    /// Its address.
+    pub pci: Bdf,
+    /// Its node; none or -1: unknown.
+    #[serde(default, deserialize_with = "node")]
+    pub node: Option<u32>,
+    /// Free unless said otherwise.
+    #[serde(default)]
+    pub state: State,
+}
+
+/// Whether a device can be had.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Nobody holds it.
+    #[default]
+    Free,
+    /// Another launch holds it.
+    Held,
+}
+
+impl Assume {
+    /// What other launches hold according to the file.
+    pub fn holdings(&self) -> Holdings {
+        let held = self.device.iter().filter(|device| device.state == State::Held);
+        Holdings {
+            cpus: self.held_cpus.clone(),
+            memory: self.held_memory.clone(),
+            devices: held.map(|device| device.pci).collect(),
+        }
+    }
+
+    /// The machine as the file has it: CPUs offline, pages as counted.
+    pub fn on(&self, mut machine: Machine) -> Result<Machine, crate::request::SizeError> {
+        for cpu in machine.cpus.iter_mut().filter(|cpu| self.offline.contains(cpu.id)) {
+            cpu.online = false;
+        }
+        for node in &mut machine.nodes {
+            node.cpus = node.cpus.minus(&self.offline);
+            node.local_cpus = node.local_cpus.minus(&self.offline);
+        }
+        for (size, counts) in &self.pages {
+            let size: crate::request::Size = size.parse()?;
+            counts.iter().for_each(|(&node, &pages)| assume_pages(&mut machine, node, size.0 >> 10, pages));
+        }
+        Ok(machine)
+    }
+}
+
+fn assume_pages(machine: &mut Machine, node: u32, size_kib: u64, pages: u64) {
+    let Some(node) = machine.nodes.iter_mut().find(|known| known.id == node) else { return };
+    let pool = PagePool { size_kib, total: pages, free: Some(pages) };
+    match node.pages.iter_mut().find(|pool| pool.size_kib == size_kib) {
+        Some(known) => *known = pool,
+        None => node.pages.push(pool),
+    }
+    node.pages.sort_by_key(|pool| pool.size_kib);
+}
+
+fn node<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let number = i64::deserialize(deserializer)?;
+    match u32::try_from(number) {
+        Ok(node) => Ok(Some(node)),
+        Err(_) if number == -1 => Ok(None),
+        Err(_) => Err(serde::de::Error::custom(format!("{number} is no node; -1 is for unknown"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assumption_file_is_read() {
+        let text = "held_cpus = \"0-3\"\noffline = \"5\"\n[[device]]\nclass = \"gpu\"\npci = \"0000:3b:00.0\"\nnode = 1\n\
+                    state = \"held\"\n[[device]]\nclass = \"nic\"\npci = \"3c:00.0\"\nnode = -1\n[pages.2M]\n0 = 512\n";
+        let assume = toml::from_str::<Assume>(text).unwrap();
+        assert_eq!(assume.device[0].node, Some(1));
+        assert_eq!(assume.device[1].node, None);
+        assert_eq!(assume.pages["2M"][&0], 512);
+        assert_eq!(assume.holdings().devices.len(), 1);
+    }
+}

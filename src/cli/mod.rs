@@ -1,0 +1,230 @@
+//! The command line: flags in, a request out.
+
+pub mod devices;
+pub mod options;
+
+pub use options::{RequestArgs, SourceArgs};
+
+use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+const USAGE: &str = "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo [OPTIONS]";
+
+const AFTER: &str = "\
+Lists are written as the kernel writes them (0-3,8), also as 0-30:2, all, !0-1 or 0xff; sizes in
+powers of 1024 (512M, 8G). Each option may also be set as NUMA_RUN_<OPTION>; a flag wins.
+
+Exit status: 125 when numa-run refuses or fails, 126 when the command cannot be executed, 127 when
+it is not found, else the command's own.";
+
+/// Start a command where its CPUs, memory and devices are.
+#[derive(Debug, Parser)]
+#[command(name = "numa-run", version, override_usage = USAGE, after_help = AFTER)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do instead of starting a command.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// The launch.
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+}
+
+/// What can be done besides starting a command.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Show what a launch would get, and why; changes nothing
+    Plan(Box<PlanArgs>),
+    /// Show the machine
+    Topo(TopoArgs),
+    /// Answer test vectors line by line
+    #[command(hide = true)]
+    Debug(DebugArgs),
+}
+
+/// A launch.
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// What is asked for.
+    #[command(flatten)]
+    pub request: RequestArgs,
+    /// Where facts come from.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Fill in {cpus}, {nodes}, {gpu.0} and the like in the arguments
+    #[arg(long, help_heading = "Command", hide_env = true, env = "NUMA_RUN_TEMPLATE", value_parser = options::yes())]
+    pub template: bool,
+    /// Print the steps as shell lines and start nothing
+    #[arg(long, help_heading = "See")]
+    pub dry_run: bool,
+    /// Say on stderr how the placement came about
+    #[arg(long, help_heading = "See")]
+    pub explain: bool,
+    /// The command, with its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", hide = true)]
+    pub command: Vec<OsString>,
+}
+
+/// `numa-run plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// What is asked for.
+    #[command(flatten)]
+    pub request: RequestArgs,
+    /// Where facts come from.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Print JSON
+    #[arg(long, help_heading = "See")]
+    pub json: bool,
+    /// Say how the placement came about
+    #[arg(long, help_heading = "See")]
+    pub explain: bool,
+    /// A command, which is not started
+    #[arg(trailing_var_arg = true, hide = true)]
+    pub command: Vec<OsString>,
+}
+
+/// `numa-run topo`.
+#[derive(Debug, Args)]
+pub struct TopoArgs {
+    /// Where facts come from.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `numa-run debug`.
+#[derive(Debug, Args)]
+pub struct DebugArgs {
+    /// Which answers
+    #[arg(value_enum)]
+    pub what: DebugWhat,
+    /// CPU topologies, for `cpus`
+    #[arg(long, value_name = "FILE", default_value = "cpu_topologies.json")]
+    pub topologies: std::path::PathBuf,
+}
+
+/// Kinds of test vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DebugWhat {
+    /// Merging hints
+    Merge,
+    /// Picking CPUs
+    Cpus,
+    /// Choosing devices
+    Devices,
+    /// Hinting memory
+    Memory,
+}
+
+impl Cli {
+    /// Reads a command line.
+    ///
+    /// # Errors
+    /// What clap has to say, and the exit code that goes with it: 0 for help, 2
+    /// for a wrong subcommand line, 125 for a wrong launch.
+    pub fn read(arguments: Vec<OsString>) -> Result<Cli, (clap::Error, u8)> {
+        let mut command = Cli::command();
+        let arguments = verb_first(&command, arguments);
+        let verb = arguments.get(1).and_then(|word| word.to_str());
+        let usage = if verb.is_some_and(|word| command.find_subcommand(word).is_some()) { 2 } else { 125 };
+        let matches = command.try_get_matches_from_mut(arguments);
+        let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+        cli.map_err(|error| {
+            let code = if error.use_stderr() { usage } else { 0 };
+            (error, code)
+        })
+    }
+}
+
+/// Sets up what is said on the way, on stderr: nothing unless `--verbose` asks for it.
+pub fn log(cli: &Cli) {
+    let source = match &cli.verb {
+        None => Some(&cli.launch.source),
+        Some(Verb::Plan(plan)) => Some(&plan.source),
+        Some(Verb::Topo(topo)) => Some(&topo.source),
+        Some(Verb::Debug(_)) => None,
+    };
+    let level = match source.map_or(0, |source| source.verbose) {
+        0 => return,
+        1 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    builder.with_ansi(colour).without_time().with_target(false).init();
+}
+
+/// Moves a subcommand that follows options to the front: `--cpus 2 plan` means
+/// `plan --cpus 2`. The first word that is no option starts the command, unless
+/// it is a subcommand's name; after `--` it always does.
+fn verb_first(command: &Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut at = 1;
+    while let Some(word) = arguments.get(at) {
+        let Some(text) = word.to_str().filter(|&text| text != "--") else { break };
+        if !text.starts_with('-') || text == "-" {
+            if at > 1 && command.find_subcommand(text).is_some() {
+                let verb = arguments.remove(at);
+                arguments.insert(1, verb);
+            }
+            break;
+        }
+        at += if takes_next(command, text) { 2 } else { 1 };
+    }
+    arguments
+}
+
+fn takes_next(command: &Command, text: &str) -> bool {
+    let takes = |action: &ArgAction| matches!(action, ArgAction::Set | ArgAction::Append);
+    let long = text.strip_prefix("--");
+    let named = |arg: &&clap::Arg| match long {
+        Some(long) => arg.get_long() == Some(long),
+        None => arg.get_short() == text.chars().nth(1).filter(|_| text.len() == 2),
+    };
+    command.get_arguments().find(named).is_some_and(|arg| takes(arg.get_action()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Cli, (clap::Error, u8)> {
+        Cli::read(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_first_word_that_is_no_option_starts_the_command() {
+        let cli = read("numa-run --cpus 2 ./app --cpus 3 plan").unwrap();
+        assert_eq!(cli.launch.command, ["./app", "--cpus", "3", "plan"]);
+        assert!(cli.verb.is_none());
+        assert_eq!(read("numa-run -- plan").unwrap().launch.command, ["plan"]);
+        assert_eq!(read("numa-run --cpus 2 -- plan").unwrap().launch.command, ["plan"]);
+    }
+
+    #[test]
+    fn a_subcommand_may_follow_options() {
+        for line in ["numa-run --cpus 2 plan --json", "numa-run plan --cpus=2 --json", "numa-run --cpus=2 plan --json"]
+        {
+            let Some(Verb::Plan(plan)) = read(line).unwrap().verb else { panic!("{line}") };
+            assert!(plan.json);
+        }
+    }
+
+    #[test]
+    fn a_wrong_launch_ends_with_125_and_a_wrong_plan_with_2() {
+        assert_eq!(read("numa-run --cpus x -- true").unwrap_err().1, 125);
+        assert_eq!(read("numa-run plan --cpus x").unwrap_err().1, 2);
+        assert_eq!(read("numa-run --nonsense ./app").unwrap_err().1, 125);
+        assert_eq!(read("numa-run --nonsense plan").unwrap_err().1, 2);
+        assert_eq!(read("numa-run --help").unwrap_err().1, 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! The options that a launch and a plan share.
+
+use super::devices::DeviceArgs;
+use crate::hint::policy::Policy;
+use crate::request::{
+    CpuChoice, CpuRequest, CpuSpec, Isolated, MemPolicy, MemoryRequest, Merge, NodeSpec, Request, Size,
+};
+use crate::resource::cpu::{CpuOptions, SmtMode};
+use crate::topology::TopologySource;
+use crate::topology::{Bdf, MemoryKind};
+use clap::Args;
+use std::path::PathBuf;
+
+/// What is asked for.
+#[derive(Debug, Args)]
+pub struct RequestArgs {
+    /// CPUs for the command alone
+    #[arg(long, value_name = "N", help_heading = "What", hide_env = true, env = "NUMA_RUN_CPUS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub cpus: Option<u32>,
+    /// Exactly these CPUs
+    #[arg(long, value_name = "LIST", help_heading = "What", hide_env = true, env = "NUMA_RUN_CPU_LIST")]
+    #[arg(conflicts_with_all = ["cpus", "cpu_nodes"])]
+    pub cpu_list: Option<CpuSpec>,
+    /// CPUs of these nodes only; without --cpus, all of them
+    #[arg(long, value_name = "NODES", help_heading = "What", hide_env = true, env = "NUMA_RUN_CPU_NODES")]
+    pub cpu_nodes: Option<NodeSpec>,
+    /// A place on the CPUs that nobody has for himself, for control threads
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "What",
+        hide_env = true,
+        env = "NUMA_RUN_SHARED_CPUS",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub shared_cpus: u32,
+    /// Memory, accounted and bound to its nodes
+    #[arg(long, value_name = "SIZE", help_heading = "What", hide_env = true, env = "NUMA_RUN_MEMORY")]
+    pub memory: Option<Size>,
+    /// Memory of these nodes only
+    #[arg(long, value_name = "NODES", help_heading = "What", hide_env = true, env = "NUMA_RUN_MEM_NODES")]
+    pub mem_nodes: Option<NodeSpec>,
+    /// Memory of this kind only
+    #[arg(long, value_name = "KIND", help_heading = "What", hide_env = true, env = "NUMA_RUN_MEM_KIND", value_enum)]
+    pub mem_kind: Option<MemoryKind>,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+
+    /// Who is admitted: none, best-effort, restricted or single-numa-node
+    #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_POLICY", default_value_t)]
+    pub policy: Policy,
+    /// How the resources' answers become one
+    #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_MERGE", value_enum, default_value_t)]
+    pub merge: Merge,
+    /// Of equally many nodes, those that are closer together
+    #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_PREFER_CLOSEST", value_parser = yes())]
+    pub prefer_closest: bool,
+    /// Refuse on machines with more nodes
+    #[arg(long, value_name = "N", help_heading = "Where", hide_env = true, env = "NUMA_RUN_MAX_NUMA_NODES")]
+    pub max_numa_nodes: Option<usize>,
+    /// The node of a device whose firmware does not say, as ADDRESS=NODE
+    #[arg(
+        long,
+        value_name = "PCI=NODE",
+        help_heading = "Where",
+        hide_env = true,
+        env = "NUMA_RUN_DEVICE_NODE",
+        value_delimiter = ','
+    )]
+    #[arg(value_parser = device_node)]
+    pub device_node: Vec<(Bdf, u32)>,
+
+    /// How CPUs are picked: full-cores, spread-nodes, spread-cores, align-socket, prefer-l3, strict-reservation
+    #[arg(
+        long,
+        value_name = "NAME",
+        help_heading = "How",
+        hide_env = true,
+        env = "NUMA_RUN_CPU_OPTION",
+        value_delimiter = ','
+    )]
+    pub cpu_option: Vec<String>,
+    /// What becomes of a core's other threads
+    #[arg(
+        long,
+        value_name = "MODE",
+        help_heading = "How",
+        hide_env = true,
+        env = "NUMA_RUN_SMT",
+        value_enum,
+        default_value_t
+    )]
+    pub smt: SmtMode,
+    /// CPUs of this kind only, on machines that have several
+    #[arg(long, value_name = "KIND", help_heading = "How", hide_env = true, env = "NUMA_RUN_CPU_KIND")]
+    pub cpu_kind: Option<String>,
+    /// Isolated CPUs (isolcpus, nohz_full); for root on a host that has some: only, else never
+    #[arg(long, help_heading = "How", hide_env = true, env = "NUMA_RUN_ISOLATED", value_enum)]
+    pub isolated: Option<Isolated>,
+    /// CPUs to pick from, in place of the inherited affinity
+    #[arg(long, value_name = "LIST", help_heading = "How", hide_env = true, env = "NUMA_RUN_POOL")]
+    pub pool: Option<CpuSpec>,
+    /// How pages are spread; bind with --memory, else preferred-many
+    #[arg(long, value_name = "MODE", help_heading = "How", hide_env = true, env = "NUMA_RUN_MEMPOLICY", value_enum)]
+    pub mempolicy: Option<MemPolicy>,
+}
+
+/// Where facts come from.
+#[derive(Debug, Args)]
+pub struct SourceArgs {
+    /// Another machine: an hwloc XML file, synthetic:SPEC or root:DIR
+    #[arg(long, value_name = "SOURCE", help_heading = "Facts", hide_env = true, env = "NUMA_RUN_TOPOLOGY")]
+    pub topology: Option<TopologySource>,
+    /// Facts taken for granted: what is held or offline, devices, pages
+    #[arg(long, value_name = "FILE", help_heading = "Facts", hide_env = true, env = "NUMA_RUN_ASSUME")]
+    pub assume: Option<PathBuf>,
+    /// Configuration [default: /etc/numa-run/config.toml if it exists]
+    #[arg(long, value_name = "FILE", help_heading = "Facts", hide_env = true, env = "NUMA_RUN_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where numa-run keeps its own files [default: /run/numa-run, or the user's own]
+    #[arg(long, value_name = "DIR", help_heading = "Facts", hide_env = true, env = "NUMA_RUN_RUN_DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// Say nothing but errors
+    #[arg(long, short, help_heading = "See", hide_env = true, env = "NUMA_RUN_QUIET", value_parser = yes())]
+    pub quiet: bool,
+    /// Say what is done; twice: more
+    #[arg(long, short, help_heading = "See", action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Options that contradict each other.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Contradiction(pub String);
+
+impl RequestArgs {
+    /// The request that these flags make.
+    ///
+    /// # Errors
+    /// Options that contradict each other, or that have nothing to work on.
+    pub fn request(&self) -> Result<Request, Contradiction> {
+        let request = Request {
+            cpus: self.cpu_request()?,
+            shared_cpus: self.shared_cpus,
+            memory: self.memory_request()?,
+            mempolicy: self.mempolicy,
+            devices: self.devices.0.clone(),
+            policy: self.policy,
+            merge: self.merge,
+            prefer_closest: self.prefer_closest,
+            max_numa_nodes: self.max_numa_nodes,
+            pool: self.pool.clone(),
+            isolated: self.isolated,
+            device_nodes: self.device_node.iter().copied().collect(),
+        };
+        Ok(request)
+    }
+
+    fn cpu_request(&self) -> Result<Option<CpuRequest>, Contradiction> {
+        let choice = match (&self.cpu_list, self.cpus, &self.cpu_nodes) {
+            (Some(list), _, _) => CpuChoice::List(list.clone()),
+            (None, Some(count), nodes) => CpuChoice::Count(count, nodes.clone()),
+            (None, None, Some(nodes)) => CpuChoice::Nodes(nodes.clone()),
+            (None, None, None) => return self.no_cpus(),
+        };
+        let options = CpuOptions::parse(&self.cpu_option).map_err(|error| Contradiction(error.to_string()))?;
+        let clash = |error: crate::resource::cpu::OptionError| Contradiction(error.to_string());
+        if self.policy == Policy::SingleNumaNode {
+            options.check_single_numa_node().map_err(clash)?;
+        }
+        if self.smt == SmtMode::OnePerCore && options.full_cores {
+            let message = "--smt one-per-core leaves the other threads idle, full-cores hands them out: choose one";
+            return Err(Contradiction(message.into()));
+        }
+        Ok(Some(CpuRequest { choice, options, smt: self.smt, kind: self.cpu_kind.clone() }))
+    }
+
+    fn no_cpus(&self) -> Result<Option<CpuRequest>, Contradiction> {
+        let idle = [
+            (!self.cpu_option.is_empty(), "--cpu-option"),
+            (self.smt != SmtMode::default(), "--smt"),
+            (self.cpu_kind.is_some(), "--cpu-kind"),
+        ];
+        match idle.iter().find(|(given, _)| *given) {
+            Some((_, flag)) => {
+                Err(Contradiction(format!("{flag} says how CPUs are picked, but none are asked for: add --cpus N")))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn memory_request(&self) -> Result<Option<MemoryRequest>, Contradiction> {
+        if self.mem_kind.is_some() && self.memory.is_none() {
+            return Err(Contradiction("--mem-kind says which memory, but none is asked for: add --memory SIZE".into()));
+        }
+        let takes_none = self.mempolicy.filter(|mode| !mode.takes_nodes());
+        if let (Some(mode), Some(_)) = (takes_none, &self.mem_nodes) {
+            return Err(Contradiction(format!("--mempolicy {} takes no nodes: leave --mem-nodes out", mode.name())));
+        }
+        let mib = self.memory.map(Size::mib);
+        if mib == Some(0) {
+            return Err(Contradiction("--memory 0 asks for nothing: leave it out".into()));
+        }
+        let asked = mib.is_some() || self.mem_nodes.is_some();
+        Ok(asked.then(|| MemoryRequest { mib, nodes: self.mem_nodes.clone(), kind: self.mem_kind }))
+    }
+}
+
+fn device_node(text: &str) -> Result<(Bdf, u32), String> {
+    let (address, node) = text.split_once('=').ok_or("write it as 0000:3b:00.0=1")?;
+    let address = address.parse::<Bdf>().map_err(|error| error.to_string())?;
+    let node = node.parse::<u32>().map_err(|_| format!("`{node}` is no node"))?;
+    Ok((address, node))
+}
+
+/// Reads the environment's word for a flag: anything but empty, 0, no, off and false sets it.
+pub(super) fn yes() -> clap::builder::FalseyValueParser {
+    clap::builder::FalseyValueParser::new()
+}

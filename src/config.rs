@@ -1,0 +1,138 @@
+//! The configuration file: what is reserved, what the pool is, which devices
+//! a class holds besides its own rule, where devices are.
+
+use crate::request::Size;
+use crate::topology::{Bdf, CpuSet};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where the configuration is when `--config` names no other file.
+pub const PATH: &str = "/etc/numa-run/config.toml";
+
+/// A configuration. Everything in it may be left out.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// CPUs that launches may use, in place of the inherited affinity.
+    pub pool: Option<CpuSet>,
+    /// What launches never get.
+    pub reserved: Reserved,
+    /// Device classes by name.
+    pub class: BTreeMap<String, ClassConfig>,
+    /// Nodes of devices whose firmware does not say.
+    pub device_node: BTreeMap<Bdf, u32>,
+}
+
+/// What is kept for the host itself.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reserved {
+    /// CPUs.
+    pub cpus: CpuSet,
+    /// Memory on every node.
+    #[serde(deserialize_with = "size")]
+    pub memory: Option<u64>,
+}
+
+/// What a configuration adds to a class.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassConfig {
+    /// Devices that belong to the class as well, as `vendor:device` in hexadecimal.
+    pub devices: Vec<VendorDevice>,
+}
+
+/// A vendor and device id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct VendorDevice {
+    /// PCI vendor id.
+    pub vendor: u16,
+    /// PCI device id.
+    pub device: u16,
+}
+
+impl TryFrom<String> for VendorDevice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<VendorDevice, String> {
+        let id = |digits: &str| (digits.len() == 4).then(|| u16::from_str_radix(digits, 16).ok()).flatten();
+        let pair = text.split_once(':').and_then(|(vendor, device)| Some((id(vendor)?, id(device)?)));
+        let (vendor, device) = pair.ok_or_else(|| format!("`{text}` is no vendor:device: write 10de:20b0"))?;
+        Ok(VendorDevice { vendor, device })
+    }
+}
+
+/// Why a file of ours cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("cannot read {}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not what it should be.
+    #[error("{}: {message}", file.display())]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, and where.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads the file that was named, else the usual one if there is one.
+    pub fn load(named: Option<&Path>) -> Result<Config, FileError> {
+        match named {
+            Some(file) => read(file),
+            None if Path::new(PATH).exists() => read(Path::new(PATH)),
+            None => Ok(Config::default()),
+        }
+    }
+}
+
+/// Reads a TOML file.
+pub fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, FileError> {
+    let text = std::fs::read_to_string(file).map_err(|source| FileError::Read { file: file.into(), source })?;
+    let message = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+    toml::from_str(&text).map_err(|error| FileError::Syntax { file: file.into(), message: message(error) })
+}
+
+fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let size: Size = text.parse().map_err(serde::de::Error::custom)?;
+    Ok(Some(size.mib()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_read() {
+        let text = "pool = \"2-7\"\n[reserved]\ncpus = \"0-1\"\nmemory = \"1G\"\n[class.gpu]\ndevices = [\"1002:5046\"]\n\
+                    [device_node]\n\"3b:00.0\" = 1\n";
+        let config = toml::from_str::<Config>(text).unwrap();
+        assert_eq!(config.reserved.memory, Some(1024));
+        assert_eq!(config.class["gpu"].devices, [VendorDevice { vendor: 0x1002, device: 0x5046 }]);
+        assert_eq!(config.device_node[&"0000:3b:00.0".parse().unwrap()], 1);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_place() {
+        for (text, part) in [
+            ("pol = \"1\"", "unknown field `pol`"),
+            ("[reserved]\ncpus = \"3-1\"", "runs backwards"),
+            ("[reserved]\nmemory = \"1\"", "has no unit"),
+            ("[class.gpu]\ndevices = [\"10de\"]", "is no vendor:device"),
+        ] {
+            let message = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("line"), "{message}");
+        }
+    }
+}

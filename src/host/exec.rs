@@ -1,0 +1,95 @@
+//! Becoming the workload.
+
+use super::syscall;
+use crate::step::Exec;
+use nix::errno::Errno;
+use std::ffi::{CString, NulError, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// The workload cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", program.to_string_lossy())]
+pub struct ExecError {
+    /// What was to be run.
+    pub program: OsString,
+    /// Why it was not.
+    pub reason: String,
+    found: bool,
+}
+
+impl ExecError {
+    /// There is no workload.
+    pub fn nothing() -> ExecError {
+        ExecError { program: OsString::new(), reason: "nothing to run".into(), found: true }
+    }
+
+    /// 127 when there is no such program, 126 when it cannot be executed.
+    pub fn exit_code(&self) -> u8 {
+        if self.found { 126 } else { 127 }
+    }
+}
+
+/// Replaces this process by the workload; returns only when that fails. Signal
+/// mask, ignored signals and descriptors are left as they were inherited.
+pub fn exec(exec: &Exec) -> ExecError {
+    let Some(program) = exec.command.first() else { return ExecError::nothing() };
+    let error = |reason: String, found: bool| ExecError { program: program.clone(), reason, found };
+    let (arguments, environment) = match (c_strings(&exec.command), environment(&exec.set)) {
+        (Ok(arguments), Ok(environment)) => (arguments, environment),
+        _ => return error("an argument or variable holds a NUL byte".into(), true),
+    };
+    syscall::restore_pipe();
+    let errno = match program.as_bytes().contains(&b'/') {
+        true => run(Path::new(program), &arguments, &environment),
+        false => search(program, &arguments, &environment),
+    };
+    error(reason(errno, program), errno != Errno::ENOENT)
+}
+
+fn reason(errno: Errno, program: &OsStr) -> String {
+    match errno {
+        Errno::ENOENT if Path::new(program).exists() => "the interpreter in its first line does not exist".into(),
+        Errno::ENOENT => "no such program".into(),
+        Errno::ENOEXEC => "not a program and without a #! line".into(),
+        Errno::E2BIG => "an argument, or all arguments and variables together, are too long".into(),
+        other => io::Error::from(other).to_string(),
+    }
+}
+
+/// Looks for the program in PATH as execvp(3) does, but never falls back to a shell.
+fn search(program: &OsStr, arguments: &[CString], environment: &[CString]) -> Errno {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+    let mut worst = Errno::ENOENT;
+    for folder in std::env::split_paths(&path) {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".").to_owned() } else { folder };
+        match run(&folder.join(program), arguments, environment) {
+            Errno::ENOENT | Errno::ENOTDIR => {}
+            Errno::EACCES => worst = Errno::EACCES,
+            other => return other,
+        }
+    }
+    worst
+}
+
+fn run(file: &Path, arguments: &[CString], environment: &[CString]) -> Errno {
+    let Ok(file) = CString::new(file.as_os_str().as_bytes()) else { return Errno::EINVAL };
+    match nix::unistd::execve(&file, arguments, environment) {
+        Ok(never) => match never {},
+        Err(errno) => errno,
+    }
+}
+
+fn c_strings(words: &[OsString]) -> Result<Vec<CString>, NulError> {
+    words.iter().map(|word| CString::new(word.as_bytes())).collect()
+}
+
+/// What was inherited, with some variables set.
+fn environment(set: &[(String, OsString)]) -> Result<Vec<CString>, NulError> {
+    let replaced = |name: &OsStr| set.iter().any(|(other, _)| name == OsStr::new(other));
+    let inherited = std::env::vars_os().filter(|(name, _)| !replaced(name));
+    let ours = set.iter().map(|(name, value)| (OsString::from(name), value.clone()));
+    let line = |(name, value): (OsString, OsString)| [name.into_vec(), b"=".to_vec(), value.into_vec()].concat();
+    inherited.chain(ours).map(|variable| CString::new(line(variable))).collect()
+}

@@ -1,0 +1,108 @@
+//! What we do. The only room that changes anything.
+//!
+//! Every change is read back: the kernel accepts masks and policies and does
+//! less than it was told.
+#![allow(clippy::disallowed_methods)] // This is where the effects live.
+
+pub mod exec;
+pub mod snapshot;
+#[allow(unsafe_code)]
+pub mod syscall;
+
+use crate::request::MemPolicy;
+use crate::step::Step;
+use crate::topology::{CpuSet, NodeMask};
+use std::convert::Infallible;
+use std::io;
+
+/// A step that could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The kernel refused a call.
+    #[error("{call}")]
+    Refused {
+        /// The call with what it was given.
+        call: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel accepted a call and did something else.
+    #[error("{call}: the kernel kept {found} instead")]
+    Changed {
+        /// The call with what it was given.
+        call: String,
+        /// What was read back.
+        found: String,
+    },
+    /// The workload cannot be started.
+    #[error(transparent)]
+    Exec(#[from] exec::ExecError),
+}
+
+impl StepError {
+    /// The exit code that a launcher ends with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            StepError::Exec(error) => error.exit_code(),
+            _ => 125,
+        }
+    }
+}
+
+/// Does the steps in order; the last one becomes the workload, so it returns
+/// only with an error. What the steps before exec set belongs to this process
+/// alone and ends with it.
+pub fn apply(steps: &[Step]) -> Result<Infallible, StepError> {
+    for step in steps {
+        match step {
+            Step::Affinity(cpus) => affinity(cpus)?,
+            Step::MemoryPolicy { mode, nodes } => memory_policy(*mode, nodes)?,
+            Step::Exec(exec) => return Err(exec::exec(exec).into()),
+        }
+    }
+    Err(exec::ExecError::nothing().into())
+}
+
+fn affinity(cpus: &CpuSet) -> Result<(), StepError> {
+    let call = || format!("sched_setaffinity({cpus})");
+    let refused = |source| StepError::Refused { call: call(), source };
+    syscall::set_affinity(cpus).map_err(refused)?;
+    let found = syscall::affinity().map_err(refused)?;
+    match found == *cpus {
+        true => Ok(()),
+        false => Err(StepError::Changed { call: call(), found: found.to_string() }),
+    }
+}
+
+fn memory_policy(mode: MemPolicy, nodes: &NodeMask) -> Result<(), StepError> {
+    let result = set_memory_policy(mode, nodes);
+    match result {
+        // Linux before 5.15 has no MPOL_PREFERRED_MANY.
+        Err(StepError::Refused { ref source, .. })
+            if mode == MemPolicy::PreferredMany && source.raw_os_error() == Some(libc::EINVAL) =>
+        {
+            let first: NodeMask = nodes.first().into_iter().collect();
+            set_memory_policy(MemPolicy::Preferred, &first)
+        }
+        other => other,
+    }
+}
+
+fn set_memory_policy(mode: MemPolicy, nodes: &NodeMask) -> Result<(), StepError> {
+    // The kernel prefers the first node of a mask and forgets the others.
+    let nodes = match mode {
+        MemPolicy::Preferred => &nodes.first().into_iter().collect(),
+        _ => nodes,
+    };
+    let call = || match mode.takes_nodes() {
+        true => format!("set_mempolicy({}, nodes {nodes})", mode.name()),
+        false => format!("set_mempolicy({})", mode.name()),
+    };
+    let refused = |source| StepError::Refused { call: call(), source };
+    syscall::set_memory_policy(mode, nodes).map_err(refused)?;
+    let found = syscall::memory_policy().map_err(refused)?;
+    match found == (syscall::mode_number(mode), nodes.clone()) {
+        true => Ok(()),
+        false => Err(StepError::Changed { call: call(), found: format!("mode {} on nodes {}", found.0, found.1) }),
+    }
+}

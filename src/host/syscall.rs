@@ -1,0 +1,199 @@
+//! System calls that no crate wraps for masks of any length. The only unsafe code.
+
+use crate::request::MemPolicy;
+use crate::topology::{CpuSet, NodeMask};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+// From linux/mempolicy.h; the libc crate lacks the last two.
+const MPOL_DEFAULT: i32 = 0;
+const MPOL_PREFERRED: i32 = 1;
+const MPOL_BIND: i32 = 2;
+const MPOL_INTERLEAVE: i32 = 3;
+const MPOL_LOCAL: i32 = 4;
+const MPOL_PREFERRED_MANY: i32 = 5;
+const MPOL_WEIGHTED_INTERLEAVE: i32 = 6;
+const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 4;
+
+/// Longest mask that is tried, in 64-bit words: no kernel is built for more CPUs.
+const MAX_WORDS: usize = 1 << 12;
+
+/// The kernel's number of a mode.
+pub fn mode_number(mode: MemPolicy) -> i32 {
+    match mode {
+        MemPolicy::Default => MPOL_DEFAULT,
+        MemPolicy::Preferred => MPOL_PREFERRED,
+        MemPolicy::Bind => MPOL_BIND,
+        MemPolicy::Interleave => MPOL_INTERLEAVE,
+        MemPolicy::Local => MPOL_LOCAL,
+        MemPolicy::PreferredMany => MPOL_PREFERRED_MANY,
+        MemPolicy::WeightedInterleave => MPOL_WEIGHTED_INTERLEAVE,
+    }
+}
+
+/// The CPUs that this thread may run on.
+///
+/// # Errors
+/// What sched_getaffinity(2) answers.
+pub fn affinity() -> io::Result<CpuSet> {
+    let mut words = vec![0u64; 16];
+    loop {
+        // SAFETY: the kernel writes at most the length given, which is the buffer's, a multiple of 8.
+        let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words.len() * 8, words.as_mut_ptr()) };
+        if written >= 0 {
+            words.truncate((written as usize).div_ceil(8));
+            return Ok(CpuSet::from_words(words));
+        }
+        let error = io::Error::last_os_error();
+        // EINVAL: the kernel's mask is longer than the buffer.
+        if error.raw_os_error() != Some(libc::EINVAL) || words.len() >= MAX_WORDS {
+            return Err(error);
+        }
+        words.resize(words.len() * 2, 0);
+    }
+}
+
+/// Restricts this thread, and what it execs, to these CPUs.
+///
+/// # Errors
+/// What sched_setaffinity(2) answers.
+pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
+    let words = cpus.words();
+    // SAFETY: the kernel reads at most the length given, which is the slice's.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, words.len() * 8, words.as_ptr()) };
+    outcome(result)
+}
+
+/// Sets this thread's memory policy, which survives exec.
+///
+/// # Errors
+/// What set_mempolicy(2) answers.
+pub fn set_memory_policy(mode: MemPolicy, nodes: &NodeMask) -> io::Result<()> {
+    let words = nodes.words();
+    let (pointer, bits) = match words.is_empty() {
+        true => (std::ptr::null(), 0),
+        // The kernel uses one bit less than it is told.
+        false => (words.as_ptr(), words.len() * 64 + 1),
+    };
+    // The kernel reads `bits - 1` bits, rounded up to words: exactly the slice.
+    // SAFETY: the pointer is null with no bits, or to a slice of the length that `bits` states.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode_number(mode), pointer, bits) };
+    outcome(result)
+}
+
+/// This thread's memory policy: the kernel's number of the mode, and the nodes.
+///
+/// # Errors
+/// What get_mempolicy(2) answers.
+pub fn memory_policy() -> io::Result<(i32, NodeMask)> {
+    policy_of_kind(0)
+}
+
+/// Nodes that this thread's cpuset allows memory on.
+///
+/// # Errors
+/// What get_mempolicy(2) answers.
+pub fn memory_nodes_allowed() -> io::Result<NodeMask> {
+    policy_of_kind(MPOL_F_MEMS_ALLOWED).map(|(_, nodes)| nodes)
+}
+
+fn policy_of_kind(flags: libc::c_ulong) -> io::Result<(i32, NodeMask)> {
+    let mut words = vec![0u64; 16];
+    loop {
+        let mut mode = 0i32;
+        let none = std::ptr::null::<libc::c_void>();
+        // SAFETY: `mode` is an int, and the buffer holds the `words * 64` bits that are stated.
+        let result = unsafe {
+            libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, words.as_mut_ptr(), words.len() * 64, none, flags)
+        };
+        match outcome(result) {
+            Ok(()) => return Ok((mode, NodeMask::from_words(words))),
+            // EINVAL: the kernel knows more nodes than the buffer has bits.
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) || words.len() >= MAX_WORDS => return Err(error),
+            Err(_) => words.resize(words.len() * 2, 0),
+        }
+    }
+}
+
+fn outcome(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// True when the kernel started this program with more rights than its caller
+/// has (set-uid, file capabilities).
+pub fn runs_with_foreign_rights() -> bool {
+    // SAFETY: getauxval reads the vector that the kernel left for this process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Whether SIGPIPE was ignored when this process started.
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before Rust's runtime, which ignores SIGPIPE: what the caller had set
+/// is the workload's to inherit.
+#[used]
+// SAFETY: the section holds pointers to functions that the C library calls before main.
+#[unsafe(link_section = ".init_array")]
+static REMEMBER: extern "C" fn() = remember_pipe;
+
+extern "C" fn remember_pipe() {
+    // SAFETY: sigaction with a null new action only reads; the structure is plain data and may be zero.
+    let ignored = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    };
+    PIPE_IGNORED.store(ignored, Ordering::Relaxed);
+}
+
+/// Gives SIGPIPE back the meaning that it had when this process started.
+pub fn restore_pipe() {
+    let action = if PIPE_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: both actions are constants that signal(2) takes; no handler of ours is involved.
+    unsafe { libc::signal(libc::SIGPIPE, action) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn affinity_reads_back_what_was_set() {
+        std::thread::spawn(|| {
+            let all = affinity().unwrap();
+            let one = CpuSet::one(all.last().unwrap());
+            set_affinity(&one).unwrap();
+            assert_eq!(affinity().unwrap(), one);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn an_affinity_without_any_cpu_is_refused() {
+        assert_eq!(set_affinity(&CpuSet::one(5000)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn every_memory_policy_reads_back_with_its_nodes() {
+        std::thread::spawn(|| {
+            let node = NodeMask::one(0);
+            let modes = [MemPolicy::Bind, MemPolicy::Preferred, MemPolicy::PreferredMany, MemPolicy::Interleave];
+            for mode in modes {
+                set_memory_policy(mode, &node).unwrap();
+                assert_eq!(memory_policy().unwrap(), (mode_number(mode), node.clone()), "{mode:?}");
+            }
+            for mode in [MemPolicy::Local, MemPolicy::Default] {
+                set_memory_policy(mode, &NodeMask::new()).unwrap();
+                assert_eq!(memory_policy().unwrap(), (mode_number(mode), NodeMask::new()), "{mode:?}");
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_policy_over_a_node_that_does_not_exist_is_refused() {
+        let error = set_memory_policy(MemPolicy::Bind, &NodeMask::one(900)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+}

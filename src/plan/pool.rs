@@ -1,0 +1,95 @@
+//! Which CPUs launches may use here.
+
+use super::{Refusal, RefusalKind, Surroundings};
+use crate::config::Config;
+use crate::request::{Isolated, Request};
+use crate::topology::{CpuSet, Machine};
+
+/// CPUs by what they may be used for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pool {
+    /// What a launch may have for itself.
+    pub exclusive: CpuSet,
+    /// What launches without CPUs of their own share; reserved ones among them.
+    pub shared: CpuSet,
+}
+
+/// Online CPUs in the cgroup's cpuset and in the inherited affinity (or the
+/// pool that takes its place), with or without the isolated ones, less what
+/// the configuration reserves.
+pub fn pool(
+    request: &Request,
+    machine: &Machine,
+    config: &Config,
+    surroundings: &Surroundings,
+) -> Result<Pool, Refusal> {
+    let online = machine.online();
+    let cgroup = surroundings.cgroup_cpus.as_ref().map_or(online.clone(), |cpus| cpus.and(&online));
+    let base = stated_pool(request, machine, config, &cgroup)?;
+    let base = base.unwrap_or_else(|| surroundings.affinity.as_ref().map_or(cgroup.clone(), |cpus| cpus.and(&cgroup)));
+    let isolated: CpuSet = machine.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+    let isolated = isolated.and(&cgroup);
+    let usual = if surroundings.root && !isolated.is_empty() && request.cpus.is_some() {
+        Isolated::Only
+    } else {
+        Isolated::Never
+    };
+    let shared = base.minus(&isolated);
+    let pool = match request.isolated.unwrap_or(usual) {
+        Isolated::Only if isolated.is_empty() => return Err(no_isolated()),
+        Isolated::Only => isolated,
+        Isolated::Also => base.or(&isolated),
+        Isolated::Never => base.minus(&isolated),
+    };
+    Ok(Pool { exclusive: pool.minus(&config.reserved.cpus), shared })
+}
+
+/// The pool that `--pool` or the configuration states. What `--pool` names and
+/// what cannot be used is an error; the configuration's is a fact of the host
+/// that CPUs going offline does not turn into one.
+fn stated_pool(
+    request: &Request,
+    machine: &Machine,
+    config: &Config,
+    cgroup: &CpuSet,
+) -> Result<Option<CpuSet>, Refusal> {
+    let Some(spec) = &request.pool else {
+        return Ok(config.pool.as_ref().map(|pool| pool.and(cgroup)));
+    };
+    let named = spec.resolve(cgroup);
+    let absent = named.minus(&machine.online());
+    let outside = named.minus(cgroup).minus(&absent);
+    if !absent.is_empty() {
+        return Err(Refusal::usage("cpu", format!("--pool {named}: {}", not_online(machine, &absent))));
+    }
+    if !outside.is_empty() {
+        return Err(Refusal::usage("cpu", format!("--pool {named}: {outside} is outside the cpuset ({cgroup})")));
+    }
+    Ok(Some(named))
+}
+
+/// Says of CPUs that are not online whether they exist.
+pub fn not_online(machine: &Machine, cpus: &CpuSet) -> String {
+    let (offline, absent): (CpuSet, CpuSet) = {
+        let known = |id: &u32| machine.cpu(*id).is_some();
+        (cpus.iter().filter(known).collect(), cpus.iter().filter(|id| !known(id)).collect())
+    };
+    let word = |cpus: &CpuSet, one: &str, more: &str| match cpus.len() {
+        1 => format!("CPU {cpus} {one}"),
+        _ => format!("CPUs {cpus} {more}"),
+    };
+    match (offline.is_empty(), absent.is_empty()) {
+        (false, true) => word(&offline, "is offline", "are offline"),
+        (false, false) => format!(
+            "{}, {}",
+            word(&offline, "is offline", "are offline"),
+            word(&absent, "does not exist", "do not exist")
+        ),
+        _ => word(&absent, "does not exist", "do not exist"),
+    }
+}
+
+fn no_isolated() -> Refusal {
+    let message = "--isolated only: this host has no isolated CPUs (isolcpus=, nohz_full=)".to_owned();
+    Refusal { kind: RefusalKind::Impossible, resource: Some("cpu".into()), message }
+}

@@ -1,0 +1,140 @@
+//! How a placement came about: each resource's hints, the merge, the winner,
+//! and why others lost.
+
+use crate::hint::{Capacity, TopologyHint};
+use crate::plan::{Facts, Plan, Said};
+use crate::request::{Mib, Request};
+use crate::resource::Offer;
+use crate::topology::NodeMask;
+use std::fmt::Write;
+
+/// Nodes up to which every mask is listed; beyond, hints are summarised.
+const LISTED_NODES: usize = 4;
+
+/// Nodes that are explained one by one.
+const LISTED_LOSERS: usize = 8;
+
+/// The explanation, in lines.
+pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
+    let mut out = format!("free cpus here: {}\n", shown(&plan.pool.to_string()));
+    for said in &plan.resources {
+        let _ = writeln!(out, "{}: {}", said.resource, answer(said));
+    }
+    out += &merge(request, plan);
+    if plan.refusal.is_none() {
+        out += &losers(plan);
+    }
+    if let Some(refusal) = &plan.refusal {
+        let _ = writeln!(out, "refused ({}): {refusal}", refusal.kind.name());
+    }
+    if request.prefer_closest && all_alike(facts) {
+        out += "all distances are equal: which nodes are close is not known\n";
+    }
+    out
+}
+
+fn shown(text: &str) -> &str {
+    if text.is_empty() { "none" } else { text }
+}
+
+fn amount(said: &Said, units: u64) -> String {
+    match said.resource.as_str() {
+        "memory" => Mib(units).to_string(),
+        _ => units.to_string(),
+    }
+}
+
+fn answer(said: &Said) -> String {
+    let wanted = amount(said, said.wanted);
+    match &said.offer {
+        Offer::NoPreference => format!("{wanted} wanted; no preference, for its locality is unknown"),
+        Offer::CannotBeMet => format!("{wanted} wanted; not as many of known locality are free"),
+        Offer::Capacity(capacity) => {
+            format!("{wanted} wanted; free by node: {}; {}", free(said, capacity), masks(capacity))
+        }
+    }
+}
+
+fn free(said: &Said, capacity: &Capacity) -> String {
+    let Some(units) = capacity.amounts.first() else { return String::new() };
+    let place = |node: u32| {
+        let mask = NodeMask::one(node);
+        format!("{node}: {} of {}", amount(said, units.free(&mask)), amount(said, units.total(&mask)))
+    };
+    let mut places: Vec<String> = capacity.domain.iter().take(LISTED_LOSERS).map(place).collect();
+    if capacity.domain.len() > LISTED_LOSERS {
+        places.push(format!("… ({} nodes)", capacity.domain.len()));
+    }
+    places.join(", ")
+}
+
+fn masks(capacity: &Capacity) -> String {
+    let preferred = capacity.min_width();
+    if capacity.domain.len() <= LISTED_NODES {
+        let hints = capacity.hints().unwrap_or_default();
+        let one = |hint: &TopologyHint| {
+            let nodes = hint.affinity.as_ref().map_or_else(|| "any".to_owned(), |mask| format!("{{{mask}}}"));
+            if hint.preferred { format!("{nodes} preferred") } else { nodes }
+        };
+        let listed: Vec<String> = hints.iter().map(one).collect();
+        return format!("hints {}", shown(&listed.join(", ")));
+    }
+    match capacity.narrowest() {
+        Some(narrowest) => format!("hints from {narrowest} nodes up, {preferred} preferred"),
+        None => "no hints".to_owned(),
+    }
+}
+
+fn merge(request: &Request, plan: &Plan) -> String {
+    if plan.affinity.is_none() && plan.refusal.is_some() && !plan.preferred {
+        return String::new();
+    }
+    let nodes =
+        plan.affinity.as_ref().map_or_else(|| "no nodes in particular".to_owned(), |mask| format!("{{{mask}}}"));
+    let preferred = if plan.preferred { "preferred" } else { "not preferred" };
+    let proven = if plan.proven { "" } else { " (a better answer was not ruled out)" };
+    format!("merge {}: {nodes}, {preferred}{proven}; policy {}\n", request.merge.name(), request.policy.name())
+}
+
+/// Why each other single node did not win.
+fn losers(plan: &Plan) -> String {
+    let Some(winner) = plan.affinity.as_ref() else { return String::new() };
+    let hinted: Vec<(&Said, &Capacity)> = plan
+        .resources
+        .iter()
+        .filter_map(|said| match &said.offer {
+            Offer::Capacity(capacity) => Some((said, capacity)),
+            _ => None,
+        })
+        .collect();
+    let nodes: NodeMask = hinted.iter().flat_map(|(_, capacity)| capacity.domain.iter()).collect();
+    let mut out = String::new();
+    for node in nodes.iter().filter(|&node| *winner != NodeMask::one(node)).take(LISTED_LOSERS) {
+        let _ = writeln!(out, "node {node} alone: {}", verdict(&hinted, node));
+    }
+    out
+}
+
+fn verdict(hinted: &[(&Said, &Capacity)], node: u32) -> String {
+    let mask = NodeMask::one(node);
+    let short = hinted.iter().filter(|(_, capacity)| !capacity.domain.contains(node) || !capacity.holds(&mask));
+    let lacks: Vec<String> = short
+        .map(|(said, capacity)| {
+            let free = capacity.amounts.first().map_or(0, |units| units.free(&mask));
+            format!("{} of {} {}", amount(said, free), amount(said, said.wanted), said.resource)
+        })
+        .collect();
+    match lacks.is_empty() {
+        true => "would do as well; a lower one wins".to_owned(),
+        false => format!("only {}", lacks.join(", ")),
+    }
+}
+
+fn all_alike(facts: &Facts<'_>) -> bool {
+    let rows = &facts.machine.distances;
+    let mut apart = rows.iter().enumerate().flat_map(|(row, line)| {
+        line.iter().enumerate().filter(move |(column, _)| *column != row).map(|(_, distance)| *distance)
+    });
+    let first = apart.next();
+    rows.len() > 2 && apart.all(|distance| Some(distance) == first)
+}

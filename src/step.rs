@@ -1,0 +1,145 @@
+//! One change as data: what it is, and how it prints as a shell line.
+
+use crate::plan::{MemoryBinding, Plan};
+use crate::request::MemPolicy;
+use crate::topology::{CpuSet, NodeMask};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// One change. What it sets is the process's own and survives exec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `sched_setaffinity`.
+    Affinity(CpuSet),
+    /// `set_mempolicy` with a mode over nodes.
+    MemoryPolicy {
+        /// The mode.
+        mode: MemPolicy,
+        /// The nodes; empty for the modes that take none.
+        nodes: NodeMask,
+    },
+    /// Becoming the workload.
+    Exec(Exec),
+}
+
+/// The workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exec {
+    /// Program and arguments, at least one.
+    pub command: Vec<OsString>,
+    /// Variables set besides those that were inherited.
+    pub set: Vec<(String, OsString)>,
+}
+
+/// The steps of a plan that was admitted, in order.
+pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
+    let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
+    let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
+    let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes }| Step::MemoryPolicy { mode: policy, nodes });
+    let affinity = affinity.or(shared_only).map(Step::Affinity);
+    affinity.into_iter().chain(memory).chain([Step::Exec(exec)]).collect()
+}
+
+impl Step {
+    /// A line for a shell that does the same, as far as common tools can.
+    pub fn shell(&self) -> String {
+        match self {
+            Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
+            Step::MemoryPolicy { mode, nodes } => memory_line(*mode, nodes),
+            Step::Exec(exec) => exec.shell(),
+        }
+    }
+}
+
+/// A whole script. The memory policy becomes a prefix of the last line, because
+/// a shell cannot set its own.
+pub fn script(steps: &[Step]) -> String {
+    let mut lines = Vec::new();
+    let mut prefix = String::new();
+    for step in steps {
+        match step {
+            Step::MemoryPolicy { .. } => prefix = step.shell() + " ",
+            Step::Affinity(_) => lines.push(step.shell()),
+            Step::Exec(exec) => {
+                lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
+                lines.push(format!("exec {prefix}{}", exec.shell()));
+            }
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn memory_line(mode: MemPolicy, nodes: &NodeMask) -> String {
+    match mode {
+        MemPolicy::Bind => format!("numactl --membind={nodes} --"),
+        MemPolicy::Preferred => format!("numactl --preferred={} --", nodes.first().unwrap_or(0)),
+        MemPolicy::PreferredMany => format!("numactl --preferred-many={nodes} --"),
+        MemPolicy::Interleave => format!("numactl --interleave={nodes} --"),
+        MemPolicy::WeightedInterleave => format!("numactl --weighted-interleave={nodes} --"),
+        MemPolicy::Local => "numactl --localalloc --".to_owned(),
+        MemPolicy::Default => "numactl --all --".to_owned(),
+    }
+}
+
+impl Exec {
+    fn shell(&self) -> String {
+        self.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A word as a POSIX shell reads it back, whatever bytes it holds.
+pub fn quoted(word: &OsStr) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"@%_+=:,./-".contains(byte);
+    let bytes = word.as_bytes();
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(char::is_control) => format!("'{}'", text.replace('\'', r"'\''")),
+        _ => format!("\"$(printf '{}')\"", bytes.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>()),
+    }
+}
+
+/// An argument with its templates filled in.
+pub fn filled(word: &OsStr, value: impl Fn(&str) -> Option<String>) -> Result<OsString, String> {
+    let mut out = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some(start) = rest.iter().position(|&byte| byte == b'{') {
+        let inner = &rest[start + 1..];
+        let Some(end) = inner.iter().position(|&byte| byte == b'}') else { break };
+        let name = String::from_utf8_lossy(&inner[..end]).into_owned();
+        out.extend_from_slice(&rest[..start]);
+        match name.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-_".contains(letter)) && !name.is_empty() {
+            true => out.extend(value(&name).ok_or(name)?.into_bytes()),
+            false => out.extend_from_slice(&rest[start..=start + 1 + end]),
+        }
+        rest = &inner[end + 1..];
+    }
+    out.extend_from_slice(rest);
+    Ok(OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_reads_back_as_the_same_words() {
+        for word in ["plain", "two words", "it's", "$HOME `x` \"y\"", "", "new\nline"] {
+            let script = format!("printf %s {}", quoted(OsStr::new(word)));
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(output.stdout, word.as_bytes(), "{script}");
+        }
+        let script = format!("printf %s {}", quoted(OsStr::from_bytes(b"\xff\x01")));
+        assert_eq!(std::process::Command::new("sh").args(["-c", &script]).output().unwrap().stdout, b"\xff\x01");
+    }
+
+    #[test]
+    fn templates_are_filled_and_an_unknown_one_is_named() {
+        let value = |name: &str| (name == "cpus").then(|| "0-3".to_owned());
+        let fill = |word: &str| filled(OsStr::new(word), value).map(|word| word.into_string().unwrap());
+        assert_eq!(fill("-l={cpus}!"), Ok("-l=0-3!".into()));
+        assert_eq!(fill("{nope}"), Err("nope".into()));
+        assert_eq!(fill("{\"json\": 1} {} {open"), Ok("{\"json\": 1} {} {open".into()));
+    }
+}

@@ -1,0 +1,36 @@
+//! sysfs is the authority; libhwloc adds to it and is checked against it.
+
+use crate::topology::{Machine, MemoryKind};
+
+/// Adds what only libhwloc knows. Other CPUs than in sysfs mean that libhwloc
+/// looked at another machine: a root that it can't use silently makes it
+/// describe this host. Then it adds nothing.
+pub(super) fn merge(mut machine: Machine, seen: &Machine) -> Machine {
+    let (ours, theirs) = (machine.online(), seen.online());
+    if ours != theirs {
+        machine.warnings.push(format!("libhwloc sees CPUs {theirs} and sysfs has {ours}: only sysfs counts"));
+        return machine;
+    }
+    merge_nodes(&mut machine, seen);
+    if machine.cpus.iter().all(|cpu| cpu.kind.is_none()) {
+        let kind = |id| seen.cpu(id).and_then(|cpu| cpu.kind.clone());
+        machine.cpus.iter_mut().for_each(|cpu| cpu.kind = kind(cpu.id));
+    }
+    machine
+}
+
+fn merge_nodes(machine: &mut Machine, seen: &Machine) {
+    let only_hwloc = seen.node_ids().minus(&machine.node_ids());
+    if !only_hwloc.is_empty() {
+        machine.warnings.push(format!("libhwloc lists nodes {only_hwloc} and sysfs does not: left out"));
+    }
+    for node in &mut machine.nodes {
+        let Some(seen) = seen.node(node.id) else { continue };
+        if node.memory == MemoryKind::Dram {
+            node.memory = seen.memory;
+        }
+        if node.cpus.is_empty() && node.local_cpus.is_empty() {
+            node.local_cpus = seen.local_cpus.clone();
+        }
+    }
+}
