@@ -4,6 +4,8 @@
 //! `cargo bench --bench merge` prints the times. Bounds to hold: lists of 8
 //! nodes x 6 resources 1 ms, of 12 x 6 50 ms; capacities of 64 x 10 about 10 ms.
 
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use numa_run::hint::kubelet::{Offer, TieBreak, merge};
 use numa_run::hint::policy::Policy;
@@ -57,6 +59,19 @@ fn capacities(nodes: u32, resources: u32, share: u64, seed: u64) -> Vec<Offer> {
     (0..u64::from(resources)).map(&mut capacity).collect()
 }
 
+/// Resources of three amounts each, which have to fit together: much harder.
+fn of_three_amounts(nodes: u32, share: u64) -> Vec<Offer> {
+    let amounts = |seed: u64| {
+        capacities(nodes, 3, share, seed).into_iter().flat_map(|offer| match offer {
+            Offer::Capacity(capacity) => capacity.amounts,
+            _ => Vec::new(),
+        })
+    };
+    let capacity =
+        |seed| Capacity { domain: (0..nodes).collect(), amounts: amounts(seed).collect(), ..Capacity::default() };
+    (0..10).map(|seed| Offer::Capacity(capacity(seed))).collect()
+}
+
 fn distances(nodes: u32) -> Vec<Vec<u32>> {
     let distance = |a: u32, b: u32| {
         if a == b {
@@ -93,11 +108,12 @@ fn capacity(criterion: &mut Criterion) {
     for nodes in [8, 16, 36, 64] {
         let ids: Vec<u32> = (0..nodes).collect();
         let near = distances(nodes);
-        for share in [1, 5, 9] {
-            let offers = capacities(nodes, 10, share, 7);
+        let one = [1, 5, 9].map(|share| (format!("{share} tenths"), capacities(nodes, 10, share, 7)));
+        let three = [2, 5].map(|share| (format!("{share} tenths of three amounts"), of_three_amounts(nodes, share)));
+        for (kind, offers) in one.into_iter().chain(three) {
             for tie in [TieBreak::Lowest, TieBreak::Closest] {
                 let proven = merge(&offers, &ids, &near, Policy::BestEffort, tie).proven;
-                let name = format!("{share} tenths, {tie:?}{}", if proven { "" } else { ", not proven" });
+                let name = format!("{kind}, {tie:?}{}", if proven { "" } else { ", not proven" });
                 group.bench_function(BenchmarkId::new(name, format!("{nodes}x10")), |bencher| {
                     bencher.iter(|| merge(black_box(&offers), &ids, &near, Policy::BestEffort, tie));
                 });

@@ -1,5 +1,7 @@
 //! Reading the kept Machine of a host with 256 CPUs, 8 nodes and 192 functions.
 
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
 #[path = "../tests/machines/mod.rs"]
 mod machines;
 

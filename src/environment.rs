@@ -90,13 +90,13 @@ fn gpu_variables(devices: &[Device], machine: &Machine, start: &Start) -> Vec<(S
 
 /// UUIDs where all are known, else positions among the vendor's GPUs in PCI order.
 fn visible(vendor: u16, devices: &[&Device], machine: &Machine, start: &Start) -> String {
-    let uuids: Option<Vec<String>> =
-        devices.iter().map(|device| start.gpu_uuids.get(&device.bdf).cloned()).collect();
+    let uuids: Option<Vec<String>> = devices.iter().map(|device| start.gpu_uuids.get(&device.bdf).cloned()).collect();
     if let Some(uuids) = uuids.filter(|_| vendor != INTEL) {
         return uuids.join(",");
     }
     let holds = crate::resource::pci::class("gpu").map(|class| class.holds);
-    let all = machine.pci.iter().filter(|function| function.vendor == vendor && holds.is_some_and(|holds| holds(function)));
+    let all =
+        machine.pci.iter().filter(|function| function.vendor == vendor && holds.is_some_and(|holds| holds(function)));
     let all: Vec<Bdf> = all.map(|function| function.bdf).collect();
     let position = |device: &&Device| all.iter().position(|bdf| *bdf == device.bdf).map(|index| index.to_string());
     devices.iter().filter_map(position).collect::<Vec<_>>().join(",")

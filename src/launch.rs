@@ -26,18 +26,17 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let observed = observe::observe(&request, &arguments.source)?;
     let plan = plan::plan(&request, &observed.facts());
     if arguments.explain {
-        eprint!("{}", report::explain(&request, &observed.facts(), &plan));
+        report::say(report::explain(&request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
         return Err(refusal.clone().into());
     }
     let steps = steps(arguments, &observed, &plan)?;
     if !arguments.source.quiet {
-        plan.remarks.iter().for_each(|remark| eprintln!("numa-run: {remark}"));
+        plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
     if arguments.dry_run {
-        print!("{}", step::script(&steps));
-        return Ok(());
+        return report::answer(&step::script(&steps)).context("cannot write the steps");
     }
     match apply(&steps)? {}
 }
@@ -58,10 +57,14 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     if arguments.source.topology.is_some() {
-        bail!("--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run");
+        bail!(
+            "--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run"
+        );
     }
     if arguments.source.assume.is_some() {
-        bail!("--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run");
+        bail!(
+            "--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run"
+        );
     }
     Ok(())
 }
@@ -71,8 +74,9 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan) -> anyhow::Re
     let mut command = arguments.command.clone();
     if arguments.template {
         for word in &mut command {
-            *word = step::filled(word, |name| environment::template(name, plan, &start))
-                .map_err(|name| anyhow::anyhow!("{{{name}}} in `{}` stands for nothing here", word.to_string_lossy()))?;
+            *word = step::filled(word, |name| environment::template(name, plan, &start)).map_err(|name| {
+                anyhow::anyhow!("{{{name}}} in `{}` stands for nothing here", word.to_string_lossy())
+            })?;
         }
     }
     let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);

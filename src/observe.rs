@@ -6,8 +6,8 @@ use crate::config::{self, Config};
 use crate::host;
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
-use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::TopologySource;
+use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::{Machine, NodeMask, caller, probe};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,12 @@ fn own_run_dir() -> PathBuf {
 
 fn known_classes(config: &Config) -> anyhow::Result<()> {
     let unknown = config.class.keys().find(|name| crate::resource::pci::class(name).is_none());
-    anyhow::ensure!(unknown.is_none(), "the configuration names class `{}`: {}", unknown.map_or("", |name| name), classes());
+    anyhow::ensure!(
+        unknown.is_none(),
+        "the configuration names class `{}`: {}",
+        unknown.map_or("", |name| name),
+        classes()
+    );
     Ok(())
 }
 

@@ -206,8 +206,8 @@ fn part_of(wanted: &Value, found: &Value, place: &str) -> Result<(), String> {
             }
         }),
         (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
-            let pairs = wanted.iter().zip(found).enumerate();
-            pairs.map(|(index, (wanted, found))| part_of(wanted, found, &format!("{place}[{index}]"))).collect()
+            let mut pairs = wanted.iter().zip(found).enumerate();
+            pairs.try_for_each(|(index, (wanted, found))| part_of(wanted, found, &format!("{place}[{index}]")))
         }
         _ if wanted == found => Ok(()),
         _ => Err(format!("{place} is {found}, not {wanted}")),

@@ -1,5 +1,7 @@
 //! The kept Machine is used only where it is to be believed.
 
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
 mod machines;
 
 use machines::Tree;
@@ -11,6 +13,9 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
+
+/// A change to a tree.
+type Change = fn(&Tree);
 
 /// A machine, a libhwloc that may be changed, and a run directory with a snapshot.
 struct Kept {
@@ -110,7 +115,7 @@ fn one_from_an_earlier_boot_is_discarded() {
 
 #[test]
 fn each_change_of_the_machine_is_noticed() {
-    let changes: [(&str, fn(&Tree)); 5] = [
+    let changes: [(&str, Change); 5] = [
         ("online CPUs", |tree| _ = tree.file("devices/system/cpu/online", "0-6")),
         ("isolated CPUs", |tree| _ = tree.file("devices/system/cpu/isolated", "3")),
         ("online nodes", |tree| _ = tree.file("devices/system/node/online", "0")),

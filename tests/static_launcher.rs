@@ -1,6 +1,7 @@
 //! The launcher that is shipped links nothing at run time: it is in the path
 //! of every restart, and libhwloc must not be able to take it down.
-#![allow(clippy::disallowed_methods)]
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::path::Path;
 

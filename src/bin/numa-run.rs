@@ -1,8 +1,13 @@
 //! The launcher: reads the command line, does what it says, ends with its code.
 
 use numa_run::cli::{Cli, Verb};
-use numa_run::{inspect, launch};
+use numa_run::{inspect, launch, report};
 use std::process::ExitCode;
+
+/// musl's own allocator asks the kernel for pages again and again.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os().collect()) {
@@ -24,7 +29,7 @@ fn main() -> ExitCode {
 fn ended(result: anyhow::Result<u8>, code: fn(&anyhow::Error) -> u8) -> ExitCode {
     result.map_or_else(
         |error| {
-            eprintln!("numa-run: {error:#}");
+            report::say(format!("numa-run: {error:#}\n"));
             ExitCode::from(code(&error))
         },
         ExitCode::from,

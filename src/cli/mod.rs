@@ -35,7 +35,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Show what a launch would get, and why; changes nothing
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
     /// Show the machine
     Topo(TopoArgs),
     /// Answer test vectors line by line
@@ -128,6 +128,9 @@ impl Cli {
     /// What clap has to say, and the exit code that goes with it: 0 for help, 2
     /// for a wrong subcommand line, 125 for a wrong launch.
     pub fn read(arguments: Vec<OsString>) -> Result<Cli, (clap::Error, u8)> {
+        if let Some(launch) = LaunchArgs::quickly(&arguments) {
+            return Ok(Cli { verb: None, launch });
+        }
         let mut command = Cli::command();
         let arguments = verb_first(&command, arguments);
         let verb = arguments.get(1).and_then(|word| word.to_str());
@@ -138,6 +141,21 @@ impl Cli {
             let code = if error.use_stderr() { usage } else { 0 };
             (error, code)
         })
+    }
+}
+
+impl LaunchArgs {
+    /// Reads a launch without building the subcommands, which every start would
+    /// pay for; none where it is not plainly one.
+    fn quickly(arguments: &[OsString]) -> Option<LaunchArgs> {
+        let plain = Command::new("numa-run").disable_help_flag(true).no_binary_name(true);
+        let mut command = LaunchArgs::augment_args(plain);
+        let matches = command.try_get_matches_from_mut(arguments.get(1..)?).ok()?;
+        let launch = LaunchArgs::from_arg_matches(&matches).ok()?;
+        let first = launch.command.first()?;
+        let verb = first.to_str().is_some_and(Verb::has_subcommand);
+        let marked = arguments.len().checked_sub(launch.command.len() + 1).is_some_and(|at| arguments[at] == "--");
+        (marked || !verb).then_some(launch)
     }
 }
 
@@ -212,7 +230,8 @@ mod tests {
 
     #[test]
     fn a_subcommand_may_follow_options() {
-        for line in ["numa-run --cpus 2 plan --json", "numa-run plan --cpus=2 --json", "numa-run --cpus=2 plan --json"] {
+        for line in ["numa-run --cpus 2 plan --json", "numa-run plan --cpus=2 --json", "numa-run --cpus=2 plan --json"]
+        {
             let Some(Verb::Plan(plan)) = read(line).unwrap().verb else { panic!("{line}") };
             assert!(plan.json);
         }

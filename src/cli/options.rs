@@ -6,8 +6,8 @@ use crate::request::{
     CpuChoice, CpuRequest, CpuSpec, Isolated, MemPolicy, MemoryRequest, Merge, NodeSpec, Request, Size,
 };
 use crate::resource::cpu::{CpuOptions, SmtMode};
-use crate::topology::{Bdf, MemoryKind};
 use crate::topology::TopologySource;
+use crate::topology::{Bdf, MemoryKind};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -26,7 +26,15 @@ pub struct RequestArgs {
     #[arg(long, value_name = "NODES", help_heading = "What", hide_env = true, env = "NUMA_RUN_CPU_NODES")]
     pub cpu_nodes: Option<NodeSpec>,
     /// A place on the CPUs that nobody has for himself, for control threads
-    #[arg(long, value_name = "N", help_heading = "What", hide_env = true, env = "NUMA_RUN_SHARED_CPUS", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "What",
+        hide_env = true,
+        env = "NUMA_RUN_SHARED_CPUS",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     pub shared_cpus: u32,
     /// Memory, accounted and bound to its nodes
     #[arg(long, value_name = "SIZE", help_heading = "What", hide_env = true, env = "NUMA_RUN_MEMORY")]
@@ -54,15 +62,37 @@ pub struct RequestArgs {
     #[arg(long, value_name = "N", help_heading = "Where", hide_env = true, env = "NUMA_RUN_MAX_NUMA_NODES")]
     pub max_numa_nodes: Option<usize>,
     /// The node of a device whose firmware does not say, as ADDRESS=NODE
-    #[arg(long, value_name = "PCI=NODE", help_heading = "Where", hide_env = true, env = "NUMA_RUN_DEVICE_NODE", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "PCI=NODE",
+        help_heading = "Where",
+        hide_env = true,
+        env = "NUMA_RUN_DEVICE_NODE",
+        value_delimiter = ','
+    )]
     #[arg(value_parser = device_node)]
     pub device_node: Vec<(Bdf, u32)>,
 
     /// How CPUs are picked: full-cores, spread-nodes, spread-cores, align-socket, prefer-l3, strict-reservation
-    #[arg(long, value_name = "NAME", help_heading = "How", hide_env = true, env = "NUMA_RUN_CPU_OPTION", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAME",
+        help_heading = "How",
+        hide_env = true,
+        env = "NUMA_RUN_CPU_OPTION",
+        value_delimiter = ','
+    )]
     pub cpu_option: Vec<String>,
     /// What becomes of a core's other threads
-    #[arg(long, value_name = "MODE", help_heading = "How", hide_env = true, env = "NUMA_RUN_SMT", value_enum, default_value_t)]
+    #[arg(
+        long,
+        value_name = "MODE",
+        help_heading = "How",
+        hide_env = true,
+        env = "NUMA_RUN_SMT",
+        value_enum,
+        default_value_t
+    )]
     pub smt: SmtMode,
     /// CPUs of this kind only, on machines that have several
     #[arg(long, value_name = "KIND", help_heading = "How", hide_env = true, env = "NUMA_RUN_CPU_KIND")]
@@ -159,7 +189,9 @@ impl RequestArgs {
             (self.cpu_kind.is_some(), "--cpu-kind"),
         ];
         match idle.iter().find(|(given, _)| *given) {
-            Some((_, flag)) => Err(Contradiction(format!("{flag} says how CPUs are picked, but none are asked for: add --cpus N"))),
+            Some((_, flag)) => {
+                Err(Contradiction(format!("{flag} says how CPUs are picked, but none are asked for: add --cpus N")))
+            }
             None => Ok(None),
         }
     }

@@ -1,12 +1,13 @@
 //! The kubelet's merge: the answer that Kubernetes v1.36.2 gives to the same
 //! hints, found without walking their combinations.
 //!
-//! Reading order: [`columns`](self) numbers the nodes; `lists` merges lists of
-//! hints (with `fold` for what is not preferred, and `listing` to make lists
-//! of capacities on small machines); `capacity` gives the same answer straight
-//! from capacities (`subset` chooses masks of one width, `room` and `share`
-//! say whether the other nodes can be spared); `explain` says why.
+//! Reading order: `columns` numbers the nodes; `lists` merges lists of hints
+//! (`fold` finds what is not preferred, `listing` makes lists of capacities on
+//! small machines); `capacity` gives the same answer straight from capacities
+//! (`subset` chooses masks of one width; `room`, `share` and `assignment` say
+//! whether the other nodes can be spared); `explain` says why.
 
+mod assignment;
 mod budget;
 mod columns;
 mod fold;

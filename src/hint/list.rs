@@ -53,7 +53,8 @@ impl Capacity {
         let masks = (1..=nodes.len()).flat_map(|width| Combinations::new(nodes.len(), width));
         let hint = |mask: Vec<usize>| {
             let affinity: NodeMask = mask.iter().map(|&at| nodes[at]).collect();
-            let preferred = mask.len() == min_width || self.sockets.as_ref().is_some_and(|rule| rule.spans_least(&affinity));
+            let preferred =
+                mask.len() == min_width || self.sockets.as_ref().is_some_and(|rule| rule.spans_least(&affinity));
             self.must_hold.is_subset(&affinity).then_some(TopologyHint { affinity: Some(affinity), preferred })
         };
         Ok(masks.filter(|mask| table.serves(mask)).filter_map(hint).collect())
@@ -67,7 +68,8 @@ impl Capacity {
             return self.narrowest_listed();
         }
         let must = amount.free(&self.must_hold);
-        let mut others: Vec<u64> = self.domain.minus(&self.must_hold).iter().map(|node| amount.free(&NodeMask::one(node))).collect();
+        let mut others: Vec<u64> =
+            self.domain.minus(&self.must_hold).iter().map(|node| amount.free(&NodeMask::one(node))).collect();
         others.sort_unstable_by(|a, b| b.cmp(a));
         let enough = |count: &usize| must + others.iter().take(*count).sum::<u64>() >= amount.wanted;
         let more = (0..=others.len()).find(enough)?;

@@ -39,8 +39,7 @@ pub fn affinity() -> io::Result<CpuSet> {
     let mut words = vec![0u64; 16];
     loop {
         // SAFETY: the kernel writes at most the length given, which is the buffer's, a multiple of 8.
-        let written =
-            unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words.len() * 8, words.as_mut_ptr()) };
+        let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words.len() * 8, words.as_mut_ptr()) };
         if written >= 0 {
             words.truncate((written as usize).div_ceil(8));
             return Ok(CpuSet::from_words(words));
@@ -141,8 +140,7 @@ extern "C" fn remember_pipe() {
     // SAFETY: sigaction with a null new action only reads; the structure is plain data and may be zero.
     let ignored = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0
-            && action.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
     };
     PIPE_IGNORED.store(ignored, Ordering::Relaxed);
 }

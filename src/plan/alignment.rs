@@ -31,7 +31,8 @@ fn remarks(machine: &Machine, allocations: &[Allocation], localities: &NodeMask)
             Granted::Cpus(_) => {}
             Granted::Mib(_) => remarks.extend(memory(machine, allocation, &home)),
             Granted::Devices(devices) => {
-                remarks.extend(devices.iter().filter_map(|device| remote(machine, &allocation.resource, device, &home)));
+                remarks
+                    .extend(devices.iter().filter_map(|device| remote(machine, &allocation.resource, device, &home)));
             }
         }
     }

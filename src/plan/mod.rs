@@ -11,7 +11,7 @@ pub use refusal::{Refusal, RefusalKind};
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::hint::kubelet::{self, Merged, TieBreak};
-use crate::request::{Request, Merge};
+use crate::request::{Merge, Request};
 use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation};
 use crate::topology::{CpuSet, Machine, NodeMask};
 
@@ -186,9 +186,7 @@ fn merged(request: &Request, facts: &Facts<'_>, nodes: &NodeMask, resources: &[S
     let distances: Option<Vec<Vec<u32>>> = ids.iter().map(row).collect();
     let tie = if request.prefer_closest { TieBreak::Closest } else { TieBreak::Lowest };
     match request.merge {
-        Merge::Kubelet => {
-            kubelet::merge(&offers, &ids, distances.as_deref().unwrap_or(&[]), request.policy, tie)
-        }
+        Merge::Kubelet => kubelet::merge(&offers, &ids, distances.as_deref().unwrap_or(&[]), request.policy, tie),
     }
 }
 
@@ -207,7 +205,8 @@ fn allocate(
     if request.shared_cpus > 0 {
         let none = CpuSet::new();
         let granted = plan.cpus().unwrap_or(&none);
-        let (strict, smt) = request.cpus.as_ref().map_or_else(Default::default, |cpus| (cpus.options.strict_reservation, cpus.smt));
+        let (strict, smt) =
+            request.cpus.as_ref().map_or_else(Default::default, |cpus| (cpus.options.strict_reservation, cpus.smt));
         plan.shared_cpus = resource::cpu::shared(strict, smt, situation, granted)?;
     }
     plan.pool = free;

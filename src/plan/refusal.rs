@@ -1,8 +1,8 @@
 //! Why a launch may not go on, for the person who typed it.
 
 use super::{Facts, Plan, Said, place, situation};
-use crate::hint::{Amount, Capacity};
 use crate::hint::policy::Policy;
+use crate::hint::{Amount, Capacity};
 use crate::request::{CpuChoice, NodeSpec, Request};
 use crate::resource::{self, Offer, Shortage};
 use crate::topology::{Machine, NodeMask};
@@ -77,9 +77,10 @@ pub fn unknown_nodes(request: &Request, facts: &Facts<'_>) -> Result<(), Refusal
     with_memory(facts, &nodes)?;
     let stated = request.device_nodes.iter().find(|&(_, &node)| facts.machine.node(node).is_none());
     match stated {
-        Some((bdf, node)) => {
-            Err(Refusal::usage("device", format!("--device-node {bdf}={node}: {}", absent(facts, &NodeMask::one(*node)))))
-        }
+        Some((bdf, node)) => Err(Refusal::usage(
+            "device",
+            format!("--device-node {bdf}={node}: {}", absent(facts, &NodeMask::one(*node))),
+        )),
         None => Ok(()),
     }
 }
@@ -110,7 +111,8 @@ fn with_memory(facts: &Facts<'_>, nodes: &NodeMask) -> Result<(), Refusal> {
     if outside.is_empty() {
         return Ok(());
     }
-    let message = format!("--mem-nodes: node {outside} is outside the nodes that memory may come from here ({allowed})");
+    let message =
+        format!("--mem-nodes: node {outside} is outside the nodes that memory may come from here ({allowed})");
     Err(Refusal { kind: RefusalKind::Impossible, resource: Some("memory".into()), message })
 }
 
@@ -148,7 +150,11 @@ fn alone(policy: Policy, said: &Said) -> Option<String> {
         return None;
     }
     Some(match idle {
-        1 => format!("{wanted} {fits} one node when empty ({}), but at most {} free on any node", number(total), number(free)),
+        1 => format!(
+            "{wanted} {fits} one node when empty ({}), but at most {} free on any node",
+            number(total),
+            number(free)
+        ),
         _ => format!("{wanted} {fits} {idle} nodes when empty, but {narrowest} are needed now"),
     })
 }
@@ -167,7 +173,8 @@ fn together(machine: &Machine, nodes: &NodeMask, plan: &Plan) -> (Option<String>
     if let Some(at) = widths.iter().position(|&width| width < widest) {
         let wide = widths.iter().position(|&width| width == widest).unwrap_or(at);
         let (narrow, wide) = (&hinted[at].0.resource, &hinted[wide].0.resource);
-        let reason = format!("{wide} needs {widest} nodes, {narrow} prefers {}: they are never on the same nodes", widths[at]);
+        let reason =
+            format!("{wide} needs {widest} nodes, {narrow} prefers {}: they are never on the same nodes", widths[at]);
         return (Some(wide.clone()), reason);
     }
     let lacks = |node: u32| {
@@ -176,7 +183,8 @@ fn together(machine: &Machine, nodes: &NodeMask, plan: &Plan) -> (Option<String>
     };
     let lines: Vec<String> = nodes.iter().take(8).map(lacks).collect();
     let more = if nodes.len() > 8 { format!(", … ({} nodes)", nodes.len()) } else { String::new() };
-    let resource = hinted.iter().min_by_key(|(_, capacity)| serving(capacity, machine)).map(|(said, _)| said.resource.clone());
+    let resource =
+        hinted.iter().min_by_key(|(_, capacity)| serving(capacity, machine)).map(|(said, _)| said.resource.clone());
     (resource, format!("no node has all of it: {}{more}", lines.join(", ")))
 }
 

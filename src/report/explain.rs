@@ -49,7 +49,9 @@ fn answer(said: &Said) -> String {
     match &said.offer {
         Offer::NoPreference => format!("{wanted} wanted; no preference, for its locality is unknown"),
         Offer::CannotBeMet => format!("{wanted} wanted; not as many of known locality are free"),
-        Offer::Capacity(capacity) => format!("{wanted} wanted; free by node: {}; {}", free(said, capacity), masks(capacity)),
+        Offer::Capacity(capacity) => {
+            format!("{wanted} wanted; free by node: {}; {}", free(said, capacity), masks(capacity))
+        }
     }
 }
 
@@ -87,7 +89,8 @@ fn merge(request: &Request, plan: &Plan) -> String {
     if plan.affinity.is_none() && plan.refusal.is_some() && !plan.preferred {
         return String::new();
     }
-    let nodes = plan.affinity.as_ref().map_or_else(|| "no nodes in particular".to_owned(), |mask| format!("{{{mask}}}"));
+    let nodes =
+        plan.affinity.as_ref().map_or_else(|| "no nodes in particular".to_owned(), |mask| format!("{{{mask}}}"));
     let preferred = if plan.preferred { "preferred" } else { "not preferred" };
     let proven = if plan.proven { "" } else { " (a better answer was not ruled out)" };
     format!("merge {}: {nodes}, {preferred}{proven}; policy {}\n", request.merge.name(), request.policy.name())

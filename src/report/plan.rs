@@ -29,7 +29,8 @@ pub fn text(request: &Request, machine: &Machine, plan: &Plan) -> String {
     }
     match &plan.memory {
         Some(binding) if binding.policy.takes_nodes() => {
-            let accounted = if request.memory.as_ref().is_some_and(|memory| memory.mib.is_some()) { "" } else { ", unaccounted" };
+            let accounted =
+                if request.memory.as_ref().is_some_and(|memory| memory.mib.is_some()) { "" } else { ", unaccounted" };
             let _ = writeln!(out, "memory policy: {} on nodes {}{accounted}", binding.policy.name(), binding.nodes);
         }
         Some(binding) => {
@@ -49,9 +50,7 @@ fn granted(machine: &Machine, allocation: &Allocation) -> String {
             format!("{cpus} ({} {word})", cores.len())
         }
         Granted::Mib(mib) => Mib(*mib).to_string(),
-        Granted::Devices(devices) => {
-            devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" ")
-        }
+        Granted::Devices(devices) => devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" "),
     }
 }
 

@@ -47,7 +47,8 @@ fn others(machine: &Machine) -> String {
         true => String::new(),
         false => format!("{text}: {these}\n"),
     };
-    let pick = |holds: fn(&crate::topology::Cpu) -> bool| machine.cpus.iter().filter(move |cpu| holds(cpu)).map(|cpu| cpu.id);
+    let pick =
+        |holds: fn(&crate::topology::Cpu) -> bool| machine.cpus.iter().filter(move |cpu| holds(cpu)).map(|cpu| cpu.id);
     named("cpus of unknown node", pick(|cpu| cpu.online && cpu.node.is_none()).collect())
         + &named("offline cpus", pick(|cpu| !cpu.online).collect())
         + &named("isolated cpus", pick(|cpu| cpu.isolated).collect())

@@ -93,12 +93,8 @@ impl MemoryProvider {
             return None;
         }
         let places = self.places.iter().map(|(&node, place)| (Some(node), Mib(place.free))).collect();
-        let message = format!(
-            "not enough memory: {} wanted, {} free{}",
-            Mib(self.wanted),
-            Mib(free),
-            per_node_text(&places)
-        );
+        let message =
+            format!("not enough memory: {} wanted, {} free{}", Mib(self.wanted), Mib(free), per_node_text(&places));
         Some(Shortage { resource: "memory".into(), wanted: self.wanted, free, message })
     }
 }

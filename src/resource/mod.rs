@@ -91,7 +91,9 @@ pub fn resized(request: &Request, resource: &str, units: u64) -> Option<Request>
         return Some(less);
     }
     match (resource, &mut less.cpus, &mut less.memory) {
-        ("cpu", Some(CpuRequest { choice: CpuChoice::Count(count, _), .. }), _) => *count = u32::try_from(units).ok()?,
+        ("cpu", Some(CpuRequest { choice: CpuChoice::Count(count, _), .. }), _) => {
+            *count = u32::try_from(units).ok()?
+        }
         ("memory", _, Some(memory)) => memory.mib = Some(units),
         _ => return None,
     }

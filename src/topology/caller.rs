@@ -14,7 +14,8 @@ pub fn cpuset(root: &Path) -> io::Result<Option<CpuSet>> {
     for (folder, file) in places(&groups, &mounts) {
         let folder = root.join(folder.strip_prefix("/").unwrap_or(&folder));
         if let Some(text) = nearest(&folder, file) {
-            let cpus = text.parse::<CpuSet>().map_err(|error| io::Error::other(format!("{}: {error}", folder.display())))?;
+            let cpus =
+                text.parse::<CpuSet>().map_err(|error| io::Error::other(format!("{}: {error}", folder.display())))?;
             return Ok(Some(cpus));
         }
     }
@@ -32,7 +33,8 @@ fn places(groups: &str, mounts: &str) -> Vec<(PathBuf, &'static str)> {
         if controllers.is_empty() {
             places.extend(mounted(mounts, "cgroup2", None).map(|mount| (below(mount), "cpuset.cpus.effective")));
         } else if controllers.split(',').any(|name| name == "cpuset") {
-            places.extend(mounted(mounts, "cgroup", Some("cpuset")).map(|mount| (below(mount), "cpuset.effective_cpus")));
+            places
+                .extend(mounted(mounts, "cgroup", Some("cpuset")).map(|mount| (below(mount), "cpuset.effective_cpus")));
         }
     }
     places
@@ -50,9 +52,10 @@ fn mounted<'a>(mounts: &'a str, kind: &'a str, option: Option<&'a str>) -> impl 
 /// The file of this group, or of the nearest group above that has one: a group
 /// without the controller lives in its parent's cpuset.
 fn nearest(folder: &Path, file: &str) -> Option<String> {
-    folder.ancestors().take_while(|folder| folder.components().count() > 2).find_map(|folder| {
-        std::fs::read_to_string(folder.join(file)).ok().filter(|text| !text.trim().is_empty())
-    })
+    folder
+        .ancestors()
+        .take_while(|folder| folder.components().count() > 2)
+        .find_map(|folder| std::fs::read_to_string(folder.join(file)).ok().filter(|text| !text.trim().is_empty()))
 }
 
 #[cfg(test)]
@@ -62,7 +65,8 @@ mod tests {
     #[test]
     fn the_group_of_each_hierarchy_is_found() {
         let groups = "5:cpuset,cpu:/jobs/7\n0::/user.slice\n";
-        let mounts = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let mounts =
+            "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
         let places = places(groups, mounts);
         assert_eq!(places[0].0, Path::new("/sys/fs/cgroup/cpuset/jobs/7"));
         assert_eq!(places[1].0, Path::new("/sys/fs/cgroup/unified/user.slice"));

@@ -9,9 +9,9 @@ pub mod mask;
 pub mod caller;
 mod check;
 mod child;
+pub mod gpu;
 #[cfg(feature = "probe")]
 pub mod hwloc;
-pub mod gpu;
 pub mod probe;
 pub mod snapshot;
 mod source;
@@ -65,7 +65,9 @@ pub struct Node {
 }
 
 /// What a node's memory is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
     /// Ordinary memory; also what is not known to be anything else.

@@ -173,6 +173,7 @@ fn signal(number: i32) -> String {
 /// needs: none of the user's `HWLOC_*` (they would make it describe something
 /// else), no plugins (each load tries OpenCL and ten X displays).
 pub fn command(program: &Path, source: &TopologySource) -> Command {
+    #[allow(clippy::disallowed_methods)] // The probe only reads.
     let mut command = Command::new(program);
     match source {
         TopologySource::Live => &mut command,

@@ -4,8 +4,9 @@
 //! if every other candidate is left out by some resource that can spare it
 //! together with all else it leaves out.
 
+use super::assignment::Assignment;
 use super::budget::Budget;
-use super::room::{Room, Weight};
+use super::room::Room;
 
 /// The resources, and which of them leaves each node out; none: the node stays.
 pub(super) struct Sharing {
@@ -131,120 +132,89 @@ impl Sharing {
     }
 }
 
-/// The exact search behind it: some nodes have to be left out, and a number of others.
-struct Assignment<'a> {
-    rooms: &'a mut [Room],
-    /// Nodes in the order in which they are decided: the forced ones, the
-    /// hardest first, then the others, the easiest first.
-    order: Vec<Node>,
-    forced: usize,
-    placed: Vec<(usize, usize)>,
-    more: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hint::kubelet::columns::Columns;
+    use crate::hint::{Amount, Capacity, Supply};
+    use crate::topology::NodeMask;
+    use proptest::prelude::*;
 
-struct Node {
-    node: usize,
-    /// Rooms that it may fit in, the one with the most room for it first.
-    rooms: Vec<usize>,
-    least: Weight,
-    free: bool,
-    /// True when the node before is just like it.
-    twin: bool,
-}
+    const NODES: usize = 6;
 
-impl Assignment<'_> {
-    fn new(rooms: &mut [Room], forced: Vec<usize>, others: Vec<usize>, more: usize) -> Assignment<'_> {
-        let mut hard: Vec<Node> = forced.into_iter().map(|node| Node::new(node, rooms)).collect();
-        let mut easy: Vec<Node> = others.into_iter().map(|node| Node::new(node, rooms)).collect();
-        easy.retain(|node| !node.rooms.is_empty());
-        hard.sort_by_key(|node| (!node.rooms.is_empty(), std::cmp::Reverse(node.least)));
-        easy.sort_by_key(|node| node.least);
-        mark_twins(&mut hard, rooms);
-        mark_twins(&mut easy, rooms);
-        let forced = hard.len();
-        Assignment { rooms, order: hard.into_iter().chain(easy).collect(), forced, placed: Vec::new(), more }
+    /// Rooms by their nodes' units of one or two amounts, and what is wanted.
+    fn rooms(resources: &[Vec<(Vec<u64>, u64)>]) -> Vec<Room> {
+        let ids: Vec<u32> = (0..NODES as u32).collect();
+        let columns = Columns::new(&ids, &[]);
+        let candidates: Vec<usize> = (0..NODES).collect();
+        let amount = |(units, wanted): &(Vec<u64>, u64)| {
+            let supply = (0u32..).zip(units).map(|(id, &free)| Supply { nodes: NodeMask::one(id), free, total: free });
+            Amount { wanted: *wanted.min(&units.iter().sum()), supply: supply.collect() }
+        };
+        let capacity = |amounts: &Vec<_>| Capacity {
+            domain: ids.iter().copied().collect(),
+            amounts: amounts.iter().map(amount).collect(),
+            ..Capacity::default()
+        };
+        resources.iter().map(|amounts| Room::new(&capacity(amounts), &candidates, &columns)).collect()
     }
 
-    fn solve(&mut self, budget: &mut Budget) -> Option<bool> {
-        self.descend(0, self.more, 0, budget)
+    /// Whether the nodes can be shared out, by trying every way.
+    fn by_trying(rooms: &mut [Room], nodes: &[usize]) -> bool {
+        let Some((&node, rest)) = nodes.split_first() else { return true };
+        (0..rooms.len()).any(|room| {
+            rooms[room].fits(node) && {
+                rooms[room].put(node);
+                let done = by_trying(rooms, rest);
+                rooms[room].take(node);
+                done
+            }
+        })
     }
 
-    /// Decides the nodes from the `at`th on. A twin takes no earlier choice
-    /// than the one before it did.
-    fn descend(&mut self, at: usize, more: usize, before: usize, budget: &mut Budget) -> Option<bool> {
-        let forced = self.forced.saturating_sub(at);
-        if forced == 0 && more == 0 {
-            return Some(true);
-        }
-        let amounts: usize = self.rooms.iter().map(Room::amounts).sum();
-        if !budget.spend(amounts * (self.order.len() - at + 1)) {
-            return None;
-        }
-        if !self.possible(at, forced + more) {
-            return Some(false);
-        }
-        let node = &self.order[at];
-        let (id, optional) = (node.node, forced == 0);
-        let mut choices = node.rooms.clone();
-        choices.truncate(if node.free { 1 } else { usize::MAX });
-        let (start, skip) = (if node.twin { before } else { 0 }, choices.len());
-        let may_skip = optional && !node.free;
-        for (choice, room) in choices.into_iter().enumerate().skip(start) {
-            if self.rooms[room].fits(id) {
-                self.rooms[room].put(id);
-                self.placed.push((id, room));
-                let answer = self.descend(at + 1, more - usize::from(optional), choice, budget);
-                if answer != Some(false) {
-                    if answer.is_none() {
-                        self.rooms[room].take(id);
-                        self.placed.pop();
-                    }
-                    return answer;
-                }
-                self.rooms[room].take(id);
-                self.placed.pop();
+    fn nodes(bits: usize) -> Vec<usize> {
+        (0..NODES).filter(|node| bits >> node & 1 == 1).collect()
+    }
+
+    fn resources() -> impl Strategy<Value = Vec<Vec<(Vec<u64>, u64)>>> {
+        let amount = (prop::collection::vec(0u64..9, NODES), 0u64..40);
+        prop::collection::vec(prop::collection::vec(amount, 1..=2), 1..=3)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(600))]
+
+        #[test]
+        fn nodes_are_shared_out_exactly_when_some_way_works(resources in resources()) {
+            let sharing = Sharing::new(rooms(&resources), NODES);
+            for bits in 0..1 << NODES {
+                let answer = sharing.can_leave_out(&nodes(bits), &mut Budget::new(1 << 40));
+                prop_assert_eq!(answer, Some(by_trying(&mut rooms(&resources), &nodes(bits))));
             }
         }
-        match may_skip {
-            true => self.descend(at + 1, more, skip, budget),
-            false => Some(false),
+
+        #[test]
+        fn the_smallest_number_stays(resources in resources()) {
+            let mut sharing = Sharing::new(rooms(&resources), NODES);
+            (0..NODES).for_each(|node| { sharing.place(node); });
+            let width = sharing.stay().len();
+            prop_assert!(sharing.minimise(&mut Budget::new(1 << 40)));
+            let out = |bits: usize| nodes(!bits & ((1 << NODES) - 1));
+            let mut masks = (0..1usize << NODES).filter(|bits| bits.count_ones() as usize == width);
+            let smallest = masks.find(|&bits| by_trying(&mut rooms(&resources), &out(bits))).unwrap();
+            let stay = sharing.stay().into_iter().fold(0, |bits, node| bits | 1 << node);
+            prop_assert_eq!(stay, smallest);
         }
     }
 
-    /// Bounds: by number of nodes, by what each room could take at most, and
-    /// by the parts of the rooms that the easiest nodes need.
-    fn possible(&self, at: usize, wanted: usize) -> bool {
-        let rest = &self.order[at..];
-        if rest.len() < wanted {
-            return false;
-        }
-        let needed: Weight = rest[..wanted].iter().map(|node| node.least).sum();
-        if needed > self.rooms.iter().map(Room::left).sum() {
-            return false;
-        }
-        let nodes: Vec<usize> = rest.iter().map(|node| node.node).collect();
-        self.rooms.iter().map(|room| room.most(&nodes)).sum::<usize>() >= wanted
-    }
-}
-
-impl Node {
-    fn new(node: usize, rooms: &[Room]) -> Node {
-        let weights = rooms.iter().map(|room| room.weight(node)).enumerate();
-        let mut fitting: Vec<(bool, Weight, usize)> =
-            weights.filter_map(|(at, weight)| Some((!rooms[at].is_free(node), weight?, at))).collect();
-        fitting.sort_unstable();
-        Node {
-            node,
-            least: fitting.iter().map(|&(_, weight, _)| weight).min().unwrap_or(0),
-            free: fitting.first().is_some_and(|&(costs, ..)| !costs),
-            rooms: fitting.into_iter().map(|(.., room)| room).collect(),
-            twin: false,
-        }
-    }
-}
-
-fn mark_twins(nodes: &mut [Node], rooms: &[Room]) {
-    for at in 1..nodes.len() {
-        nodes[at].twin = rooms.iter().all(|room| room.alike(nodes[at - 1].node, nodes[at].node));
+    #[test]
+    fn a_search_without_steps_proves_nothing() {
+        let even = vec![(vec![3; NODES], 9)];
+        let mut sharing = Sharing::new(rooms(&[even.clone(), even]), NODES);
+        sharing.leave_out(0, 0);
+        assert!(!sharing.minimise(&mut Budget::new(0)));
+        assert_eq!(sharing.can_leave_out(&[1], &mut Budget::new(0)), None);
+        assert!(sharing.minimise(&mut Budget::new(1 << 20)));
+        assert_eq!(sharing.stay(), [4, 3, 2, 1, 0]);
     }
 }

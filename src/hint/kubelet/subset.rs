@@ -194,30 +194,23 @@ impl<'a, 'b> Search<'a, 'b> {
         self.chosen.push(position);
         self.chosen_spread += self.adds[position];
         self.sums.iter_mut().zip(&self.choice.floors).for_each(|(sum, floor)| *sum += floor.units[position]);
-        if self.tie == TieBreak::Closest {
-            let (columns, candidates) = (self.choice.columns, self.choice.candidates);
-            let between = |other: usize| columns.between(candidates[position], candidates[other]);
-            self.adds
-                .iter_mut()
-                .enumerate()
-                .filter(|(other, _)| *other != position)
-                .for_each(|(o, add)| *add += between(o));
-        }
+        self.change_adds(position, |add, between| *add += between);
     }
 
     fn put_back(&mut self, position: usize) {
-        if self.tie == TieBreak::Closest {
-            let (columns, candidates) = (self.choice.columns, self.choice.candidates);
-            let between = |other: usize| columns.between(candidates[position], candidates[other]);
-            self.adds
-                .iter_mut()
-                .enumerate()
-                .filter(|(other, _)| *other != position)
-                .for_each(|(o, add)| *add -= between(o));
-        }
+        self.change_adds(position, |add, between| *add -= between);
         self.sums.iter_mut().zip(&self.choice.floors).for_each(|(sum, floor)| *sum -= floor.units[position]);
         self.chosen_spread -= self.adds[position];
         self.chosen.pop();
+    }
+
+    /// The others come nearer or farther when a node is chosen or put back.
+    fn change_adds(&mut self, position: usize, change: impl Fn(&mut u64, u64)) {
+        if self.tie == TieBreak::Closest {
+            let Choice { columns, candidates, .. } = self.choice;
+            let others = self.adds.iter_mut().zip(*candidates).enumerate().filter(|&(other, _)| other != position);
+            others.for_each(|(_, (add, &column))| change(add, columns.between(candidates[position], column)));
+        }
     }
 
     /// A whole mask: keeps it if it is accepted.

@@ -1,11 +1,13 @@
 //! The provider of CPUs: a request's line and the machine in, hints and CPUs out.
 
 use super::explicit;
-use super::{Ask, CpuError, CpuLayout, CpuOptions, SmtMode, Stock, alloc, capacity, exclusive_free};
 use super::first_threads_of_free_cores;
+use super::{Ask, CpuError, CpuLayout, CpuOptions, SmtMode, Stock, alloc, capacity, exclusive_free};
 use crate::hint::Capacity;
 use crate::request::{CpuChoice, CpuRequest};
-use crate::resource::{Allocation, Granted, HintProvider, Offer, Shortage, Situation, amounts_worth_trying, per_node_text};
+use crate::resource::{
+    Allocation, Granted, HintProvider, Offer, Shortage, Situation, amounts_worth_trying, per_node_text,
+};
 use crate::topology::{CpuSet, NodeMask};
 use std::collections::BTreeMap;
 
@@ -35,9 +37,10 @@ impl CpuProvider {
         let usable = kind.as_ref().map_or_else(|_| CpuSet::new(), Clone::clone);
         let layout = CpuLayout::of(situation.machine, &usable);
         let nodes = explicit::nodes(&request.choice, situation.machine);
-        let within = nodes.as_ref().map_or_else(|_| CpuSet::new(), |nodes| {
-            nodes.as_ref().map_or_else(|| usable.clone(), |nodes| layout.cpus_on(nodes))
-        });
+        let within = nodes.as_ref().map_or_else(
+            |_| CpuSet::new(),
+            |nodes| nodes.as_ref().map_or_else(|| usable.clone(), |nodes| layout.cpus_on(nodes)),
+        );
         let pool = situation.pool.and(&within);
         let stock = stock(&layout, &pool, &situation.holdings.cpus, request);
         let exactly = explicit::exactly(&request.choice, &pool, situation.machine).map(|cpus| match request.smt {
@@ -82,7 +85,12 @@ impl CpuProvider {
 
     fn shortage(&self) -> Option<Shortage> {
         let free = self.stock.free.len();
-        let short = |message: String| Shortage { resource: "cpu".into(), wanted: self.wanted as u64, free: free as u64, message };
+        let short = |message: String| Shortage {
+            resource: "cpu".into(),
+            wanted: self.wanted as u64,
+            free: free as u64,
+            message,
+        };
         if let Some(refused) = &self.refused {
             return Some(short(refused.clone()));
         }
@@ -107,7 +115,8 @@ impl CpuProvider {
             _ => ("cpus", self.stock.free.len()),
         };
         let (allowed, online) = self.allowed;
-        let allowed = if allowed < online { format!("; {allowed} allowed here of {online} online") } else { String::new() };
+        let allowed =
+            if allowed < online { format!("; {allowed} allowed here of {online} online") } else { String::new() };
         format!("not enough {what}: {} wanted, {free} free{}{allowed}", self.wanted, per_node_text(&places))
     }
 

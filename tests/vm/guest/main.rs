@@ -1,0 +1,7 @@
+//! What only a machine with several NUMA nodes, an IOMMU and SR-IOV can show. These run inside the guest, as root;
+//! `tests/vm/tests.list` says which machine and which way to boot each one wants.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)] // The guest is thrown away.
+
+mod machine;
+mod sys;
