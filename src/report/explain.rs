@@ -24,9 +24,6 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
     if plan.refusal.is_none() {
         out += &losers(plan);
     }
-    if let Some(refusal) = &plan.refusal {
-        let _ = writeln!(out, "refused ({}): {refusal}", refusal.kind.name());
-    }
     if request.prefer_closest && all_alike(facts) {
         out += "all distances are equal: which nodes are close is not known\n";
     }
