@@ -1,5 +1,7 @@
 //! The kept Machine is used only where it is to be believed.
 
+#![allow(clippy::unwrap_used, reason = "a test ends there")]
+
 mod machines;
 
 use machines::Tree;
@@ -11,6 +13,8 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
+
+type Change = fn(&Tree);
 
 /// A machine, a libhwloc that may be changed, and a run directory with a snapshot.
 struct Kept {
@@ -110,7 +114,7 @@ fn one_from_an_earlier_boot_is_discarded() {
 
 #[test]
 fn each_change_of_the_machine_is_noticed() {
-    let changes: [(&str, fn(&Tree)); 5] = [
+    let changes: [(&str, Change); 5] = [
         ("online CPUs", |tree| _ = tree.file("devices/system/cpu/online", "0-6")),
         ("isolated CPUs", |tree| _ = tree.file("devices/system/cpu/isolated", "3")),
         ("online nodes", |tree| _ = tree.file("devices/system/node/online", "0")),

@@ -1,5 +1,7 @@
 //! Machines read from /sys trees alone.
 
+#![allow(clippy::unwrap_used, reason = "a test ends there")]
+
 mod machines;
 
 use machines::{Tree, captured, unpacked};
@@ -248,7 +250,7 @@ fn a_function_tells_its_driver_interfaces_and_physical_function_and_they_can_be_
 }
 
 #[test]
-fn every_node_lists_every_page_size_and_the_free_ones_can_be_read_again() {
+fn every_node_lists_every_page_size_and_what_moves_can_be_read_again() {
     let tree = two_nodes();
     tree.pages(0, 2048, 512, 500).pages(1, 1_048_576, 4, 4);
     let mut machine = read(&tree);
@@ -260,6 +262,10 @@ fn every_node_lists_every_page_size_and_the_free_ones_can_be_read_again() {
     tree.pages(0, 2048, 512, 3);
     sysfs::refresh_pages(&mut machine, tree.root());
     assert_eq!(pools(&machine, 0)[0], (2048, 512, Some(3)));
+    tree.file("devices/system/node/node1/meminfo", "Node 1 MemTotal: 99 kB");
+    sysfs::refresh_memory(&mut machine, tree.root());
+    let memory: Vec<u64> = machine.nodes.iter().map(|node| node.memory_kib).collect();
+    assert_eq!(memory, [1 << 20, 99], "a balloon took some");
 }
 
 #[test]
