@@ -275,6 +275,7 @@ fn another_root_is_never_this_host() {
     bare.file("devices/system/cpu/online", "0-499");
     let machine = ask(&TopologySource::Root(bare.root().to_owned())).unwrap();
     assert_eq!(machine.cpus.len(), 500);
+    assert!(machine.warnings.iter().any(|warning| warning.ends_with("sysfs has 0-499: only sysfs counts")));
     assert!(ask(&TopologySource::Root(Tree::new().root().to_owned())).is_err());
 }
 

@@ -7,6 +7,7 @@ mod machines;
 use machines::{Tree, captured, unpacked};
 use numa_run::topology::{CpuSet, Machine, MemoryKind, sysfs};
 use std::fs;
+use std::path::PathBuf;
 
 fn read(tree: &Tree) -> Machine {
     sysfs::read(tree.root()).unwrap()
@@ -294,6 +295,17 @@ fn a_table_that_does_not_fit_leaves_distances_unknown() {
     let machine = read(&Tree::of(&[(0, "0-3", 1024, "10 21 30"), (1, "4-7", 1024, "21 10")]));
     assert_eq!(machine.distance(0, 1), None);
     assert!(machine.warnings[0].contains("distances are unknown"), "{:?}", machine.warnings);
+}
+
+#[test]
+fn a_relative_root_reads_as_the_absolute_one() {
+    let tree = Tree::of(&[(0, "0-3", 1024, "10")]);
+    // A CPU that is there and not online tells the list from the fallback.
+    tree.topology(7, "physical_package_id", "0");
+    let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
+    let relative = up.join(tree.root().strip_prefix("/").unwrap());
+    let machine = sysfs::read(&relative).unwrap();
+    assert_eq!(machine.online().to_string(), "0-3");
 }
 
 #[test]
