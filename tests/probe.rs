@@ -137,13 +137,28 @@ fn cpus_of_a_node_that_hwloc_dropped_belong_to_none() {
     let lost: CpuSet = machine.cpus.iter().filter(|cpu| cpu.node.is_none()).map(|cpu| cpu.id).collect();
     assert_eq!(lost.to_string(), "2-3");
     assert_eq!(machine.locality(3), Some(2));
-    assert_eq!((place(&machine, "21:00.0"), place(&machine, "41:00.0")), (Some(0), None));
+    // Near to node 0, to the lost CPUs, and to all.
+    assert_eq!(["21:00.0", "41:00.0", "00:10.0"].map(|bdf| place(&machine, bdf)), [Some(0), None, None]);
     assert_eq!(
         machine.warnings,
         ["libhwloc left out nodes 1, which have no memory or are not online", "CPUs 2-3 belong to no node"]
     );
     let pool = machine.node(2).unwrap().pages[0];
     assert_eq!((pool.size_kib, pool.total, pool.free), (2048, 64, None));
+}
+
+#[test]
+fn cpus_belong_to_ordinary_memory_before_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hbm.xml");
+    let text = fs::read_to_string(own_export()).unwrap();
+    let node = "<object type=\"NUMANode\" os_index=\"2\"";
+    assert!(text.contains(node));
+    fs::write(&file, text.replace(node, &format!("{node} subtype=\"HBM\""))).unwrap();
+    let machine = xml(file);
+    assert_eq!(machine.cpu_nodes().to_string(), "0,3");
+    assert_eq!(machine.node(2).unwrap().memory, MemoryKind::Hbm);
+    assert_eq!(machine.locality(2), Some(3));
 }
 
 #[test]

@@ -72,9 +72,9 @@ fn an_offline_cpu_is_present_and_its_sibling_stands_alone() {
     let tree = Tree::of(&[(0, "0-7", 1024, "10")]);
     tree.core("0,4").core("1").core("2,6").core("3,7");
     tree.file("devices/system/cpu/online", "0-4,6-7");
-    tree.file("devices/system/node/node0/cpulist", "0-4,6-7");
     let machine = read(&tree);
     assert_eq!(machine.cpus.len(), 8);
+    assert_eq!(node_cpus(&machine, 0), "0-4,6-7");
     assert_eq!(machine.online().to_string(), "0-4,6-7");
     assert!(!machine.cpu(5).unwrap().online);
     assert_eq!(machine.cpu(5).unwrap().node, None);
