@@ -19,12 +19,12 @@ pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
     let explanation = if arguments.explain { report::explain(&request, &facts, &plan) } else { String::new() };
     let text = match arguments.json {
         true => {
-            eprint!("{explanation}");
+            report::say(explanation);
             format!("{}\n", report::json::plan(&request, &plan))
         }
         false => explanation + &report::plan::text(&request, facts.machine, &plan),
     };
-    print(&text)?;
+    report::answer(&text).context("cannot write the answer")?;
     Ok(match &plan.refusal {
         Some(refusal) if refusal.kind == RefusalKind::Usage => 2,
         Some(_) => 1,
@@ -42,7 +42,7 @@ pub fn topo(arguments: &TopoArgs) -> anyhow::Result<u8> {
         true => format!("{}\n", report::topo::json(&machine)),
         false => report::topo::text(&machine),
     };
-    print(&text)?;
+    report::answer(&text).context("cannot write the answer")?;
     Ok(0)
 }
 
@@ -81,12 +81,4 @@ pub fn debug(arguments: &DebugArgs) -> anyhow::Result<u8> {
 /// 2 for a command line that contradicts itself, 125 for anything that failed.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<Contradiction>() { 2 } else { 125 }
-}
-
-/// A reader that has gone away (`| head`) is no failure.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write the answer"),
-    }
 }

@@ -26,18 +26,17 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let observed = observe::observe(&request, &arguments.source)?;
     let plan = plan::plan(&request, &observed.facts());
     if arguments.explain {
-        eprint!("{}", report::explain(&request, &observed.facts(), &plan));
+        report::say(report::explain(&request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
         return Err(refusal.clone().into());
     }
     let steps = steps(arguments, &observed, &plan)?;
     if !arguments.source.quiet {
-        plan.remarks.iter().for_each(|remark| eprintln!("numa-run: {remark}"));
+        plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
     if arguments.dry_run {
-        print!("{}", step::script(&steps));
-        return Ok(());
+        return report::answer(&step::script(&steps)).context("cannot write the steps");
     }
     match apply(&steps)? {}
 }

@@ -175,6 +175,10 @@ impl RequestArgs {
             let message = "--smt one-per-core leaves the other threads idle, full-cores hands them out: choose one";
             return Err(Contradiction(message.into()));
         }
+        if self.smt == SmtMode::OnePerCore && self.cpu_list.is_some() {
+            let message = "--smt one-per-core picks a thread of each core, --cpu-list names the very CPUs: choose one";
+            return Err(Contradiction(message.into()));
+        }
         Ok(Some(CpuRequest { choice, options, smt: self.smt, kind: self.cpu_kind.clone() }))
     }
 

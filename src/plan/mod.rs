@@ -152,7 +152,8 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     let merged = merged(request, facts, &nodes, &plan.resources);
     plan.preferred = merged.preferred;
     plan.proven = merged.proven;
-    plan.affinity = merged.affinity;
+    // Nothing is asked for: all nodes, the kubelet's answer, would look like a wish.
+    plan.affinity = merged.affinity.filter(|_| !plan.resources.is_empty());
     if !request.policy.admits(plan.preferred) {
         plan.refusal = Some(refusal::by_policy(request, facts.machine, &nodes, &plan));
         return plan;

@@ -138,9 +138,12 @@ fn alone(policy: Policy, said: &Said) -> Option<String> {
     };
     let idle = capacity.min_width();
     let (free, total) = (widest(capacity, Amount::free), widest(capacity, Amount::total));
-    let (name, wanted) = (&said.resource, said.wanted);
+    let wanted = resource::spoken(&said.resource, said.wanted);
+    let number = |units: u64| resource::number(&said.resource, units);
+    let one = said.wanted == 1 || said.resource == "memory";
+    let (fits, does) = if one { ("fits", "does") } else { ("fit", "do") };
     if policy == Policy::SingleNumaNode && idle > 1 {
-        return Some(format!("{wanted} {name} do not fit any single node (most on one: {total})"));
+        return Some(format!("{wanted} {does} not fit any single node (max {})", number(total)));
     }
     let narrowest = capacity.narrowest()?;
     if narrowest <= idle {
@@ -148,9 +151,11 @@ fn alone(policy: Policy, said: &Said) -> Option<String> {
     }
     Some(match idle {
         1 => format!(
-            "{wanted} {name} would fit one node when idle (most on one: {total}), but at most {free} are free on any"
+            "{wanted} {fits} one node when empty ({}), but at most {} free on any node",
+            number(total),
+            number(free)
         ),
-        _ => format!("{wanted} {name} would fit {idle} nodes when idle, but need {narrowest} now"),
+        _ => format!("{wanted} {fits} {idle} nodes when empty, but {narrowest} are needed now"),
     })
 }
 
@@ -200,8 +205,9 @@ fn lacking(said: &Said, capacity: &Capacity, node: u32) -> Option<String> {
     if capacity.domain.contains(node) && capacity.holds(&mask) {
         return None;
     }
-    let free = capacity.amounts.first().map_or(0, |amount| amount.free(&mask));
-    Some(format!("{} ({free} free of {} needed)", said.resource, said.wanted))
+    let number = |units: u64| resource::number(&said.resource, units);
+    let free = number(capacity.amounts.first().map_or(0, |amount| amount.free(&mask)));
+    Some(format!("{} ({free} free of {} needed)", said.resource, number(said.wanted)))
 }
 
 /// A smaller request that would be admitted now, as the option to type.

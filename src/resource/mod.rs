@@ -8,7 +8,7 @@ pub mod pci;
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::hint::{Capacity, kubelet};
-use crate::request::{CpuChoice, CpuRequest, Request};
+use crate::request::{CpuChoice, CpuRequest, Mib, Request};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -158,6 +158,21 @@ impl Shortage {
         let message = format!("not enough {resource}: {wanted} wanted, {free} free");
         Shortage { resource: resource.to_owned(), wanted, free, message }
     }
+}
+
+/// An amount of a resource in words: `1 CPU`, `4 CPUs`, `512M of memory`, `2 gpu`.
+pub fn spoken(resource: &str, units: u64) -> String {
+    match (resource, units) {
+        ("cpu", 1) => "1 CPU".to_owned(),
+        ("cpu", _) => format!("{units} CPUs"),
+        ("memory", _) => format!("{} of memory", Mib(units)),
+        _ => format!("{units} {resource}"),
+    }
+}
+
+/// The number alone: `4`, `512M`.
+pub fn number(resource: &str, units: u64) -> String {
+    if resource == "memory" { Mib(units).to_string() } else { units.to_string() }
 }
 
 /// `: node 0: 2, node 1: 1, node unknown: 1`; nothing where there is nothing.

@@ -1,9 +1,11 @@
 //! Machines for tests: /sys trees written into a temporary folder, and real
 //! ones captured by others, where they are at hand.
 
-#![allow(clippy::disallowed_methods)]
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "only tests and benches are built with it")]
+#![allow(clippy::disallowed_methods, reason = "tests make and remove files of their own")]
+
+pub mod described;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -128,7 +130,7 @@ pub fn captured(path: &str) -> Option<PathBuf> {
 }
 
 /// A folder in memory where there is one: the trees have thousands of files.
-fn scratch() -> TempDir {
+pub fn scratch() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
