@@ -166,7 +166,17 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.remarks.extend(isolated(facts.machine, &plan));
     plan
+}
+
+/// The kernel balances no threads among isolated CPUs: they stay where they start.
+fn isolated(machine: &Machine, plan: &Plan) -> Option<String> {
+    let isolated: CpuSet = machine.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+    let granted = isolated.and(plan.cpus()?);
+    (granted.len() > 1).then(|| {
+        format!("CPUs {granted} are isolated: the kernel spreads no threads over them, the command has to pin each one")
+    })
 }
 
 /// Nodes that an answer may name: those with CPUs of the pool, and those that

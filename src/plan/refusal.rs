@@ -212,8 +212,9 @@ pub fn smaller(request: &Request, facts: &Facts<'_>, refusal: &Refusal) -> Optio
     let admitted = |less: &Request| place(less, facts).admitted;
     let one = providers.iter().find_map(|provider| {
         let amounts = provider.smaller().into_iter();
-        let units =
-            amounts.into_iter().find(|&units| resized(request, provider, units).is_some_and(|less| admitted(&less)))?;
+        let units = amounts
+            .into_iter()
+            .find(|&units| resized(request, provider.as_ref(), units).is_some_and(|less| admitted(&less)))?;
         Some(provider.option(units))
     });
     one.or_else(|| several(request, &providers, admitted))
@@ -225,18 +226,18 @@ fn several(
     providers: &[Box<dyn HintProvider>],
     admitted: impl Fn(&Request) -> bool,
 ) -> Option<String> {
-    let least = |request: Request, provider: &Box<dyn HintProvider>| match provider.smaller().last() {
+    let least = |request: Request, provider: &dyn HintProvider| match provider.smaller().last() {
         Some(&units) => resized(&request, provider, units),
         None => Some(request),
     };
-    let mut best = providers.iter().try_fold(request.clone(), least)?;
+    let mut best = providers.iter().try_fold(request.clone(), |less, provider| least(less, provider.as_ref()))?;
     if providers.len() < 2 || !admitted(&best) {
         return None;
     }
     let mut options = Vec::new();
     for provider in providers {
         let amounts = std::iter::once(provider.wanted()).chain(provider.smaller());
-        let more = amounts.filter_map(|units| Some((units, resized(&best, provider, units)?)));
+        let more = amounts.filter_map(|units| Some((units, resized(&best, provider.as_ref(), units)?)));
         if let Some((units, more)) = more.into_iter().find(|(_, more)| admitted(more)) {
             options.push(provider.option(units));
             best = more;
@@ -245,6 +246,6 @@ fn several(
     Some(options.join(" "))
 }
 
-fn resized(request: &Request, provider: &Box<dyn HintProvider>, units: u64) -> Option<Request> {
+fn resized(request: &Request, provider: &dyn HintProvider, units: u64) -> Option<Request> {
     resource::resized(request, provider.name(), units)
 }
