@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A change to a tree.
 type Change = fn(&Tree);
 
 /// A machine, a libhwloc that may be changed, and a run directory with a snapshot.

@@ -171,6 +171,10 @@ impl RequestArgs {
         if self.policy == Policy::SingleNumaNode {
             options.check_single_numa_node().map_err(clash)?;
         }
+        if self.smt == SmtMode::OnePerCore && self.cpu_list.is_some() {
+            let message = "--smt one-per-core chooses CPUs, --cpu-list names them: choose one";
+            return Err(Contradiction(message.into()));
+        }
         if self.smt == SmtMode::OnePerCore && options.full_cores {
             let message = "--smt one-per-core leaves the other threads idle, full-cores hands them out: choose one";
             return Err(Contradiction(message.into()));

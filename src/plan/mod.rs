@@ -10,7 +10,7 @@ pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::hint::kubelet::{self, Merged, TieBreak};
+use crate::hint::kubelet::{self, Explanation, Merged, TieBreak};
 use crate::request::{Merge, Request};
 use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation};
 use crate::topology::{CpuSet, Machine, NodeMask};
@@ -54,6 +54,8 @@ pub struct Plan {
     pub proven: bool,
     /// The merged mask; none: no nodes are preferred to others.
     pub affinity: Option<NodeMask>,
+    /// Nodes that an answer may name.
+    pub candidates: NodeMask,
     /// Nodes that something was taken from.
     pub span: NodeMask,
     /// True when all of it lies in one locality and nothing is unknown.
@@ -144,18 +146,18 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
             Err(shortage) => plan.refusal = plan.refusal.or(Some(shortage.into())),
         }
     }
-    let nodes = candidates(situation, &plan.resources);
-    plan.refusal = plan.refusal.or_else(|| refusal::too_many_nodes(request, &nodes));
+    plan.candidates = candidates(situation, &plan.resources);
+    plan.refusal = plan.refusal.or_else(|| refusal::too_many_nodes(request, &plan.candidates));
     if plan.refusal.is_some() {
         return plan;
     }
-    let merged = merged(request, facts, &nodes, &plan.resources);
+    let merged = merged(request, facts.machine, &plan);
     plan.preferred = merged.preferred;
     plan.proven = merged.proven;
     // Nothing is asked for: all nodes, the kubelet's answer, would look like a wish.
     plan.affinity = merged.affinity.filter(|_| !plan.resources.is_empty());
     if !request.policy.admits(plan.preferred) {
-        plan.refusal = Some(refusal::by_policy(request, facts.machine, &nodes, &plan));
+        plan.refusal = Some(refusal::by_policy(request, facts.machine, &plan));
         return plan;
     }
     if let Err(refusal) = allocate(request, &providers, situation, &mut plan) {
@@ -164,7 +166,17 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.remarks.extend(isolated(facts.machine, &plan));
     plan
+}
+
+/// The kernel balances no threads among isolated CPUs: they stay where they start.
+fn isolated(machine: &Machine, plan: &Plan) -> Option<String> {
+    let isolated: CpuSet = machine.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+    let granted = isolated.and(plan.cpus()?);
+    (granted.len() > 1).then(|| {
+        format!("CPUs {granted} are isolated: the kernel spreads no threads over them, the command has to pin each one")
+    })
 }
 
 /// Nodes that an answer may name: those with CPUs of the pool, and those that
@@ -178,16 +190,41 @@ fn candidates(situation: &Situation<'_>, resources: &[Said]) -> NodeMask {
     })
 }
 
-fn merged(request: &Request, facts: &Facts<'_>, nodes: &NodeMask, resources: &[Said]) -> Merged {
-    let offers: Vec<kubelet::Offer> = resources.iter().map(|said| (&said.offer).into()).collect();
-    let ids: Vec<u32> = nodes.iter().collect();
-    let distance = |from: &u32, to: &u32| facts.machine.distance(*from, *to);
-    let row = |from: &u32| ids.iter().map(|to| distance(from, to)).collect::<Option<Vec<u32>>>();
-    let distances: Option<Vec<Vec<u32>>> = ids.iter().map(row).collect();
-    let tie = if request.prefer_closest { TieBreak::Closest } else { TieBreak::Lowest };
-    match request.merge {
-        Merge::Kubelet => kubelet::merge(&offers, &ids, distances.as_deref().unwrap_or(&[]), request.policy, tie),
+/// What the merge is asked.
+struct Question {
+    offers: Vec<kubelet::Offer>,
+    nodes: Vec<u32>,
+    distances: Vec<Vec<u32>>,
+    tie: TieBreak,
+}
+
+impl Question {
+    fn new(request: &Request, machine: &Machine, plan: &Plan) -> Question {
+        let nodes: Vec<u32> = plan.candidates.iter().collect();
+        let row = |from: &u32| nodes.iter().map(|to| machine.distance(*from, *to)).collect::<Option<Vec<u32>>>();
+        Question {
+            offers: plan.resources.iter().map(|said| (&said.offer).into()).collect(),
+            distances: nodes.iter().map(row).collect::<Option<Vec<_>>>().unwrap_or_default(),
+            tie: if request.prefer_closest { TieBreak::Closest } else { TieBreak::Lowest },
+            nodes,
+        }
     }
+}
+
+fn merged(request: &Request, machine: &Machine, plan: &Plan) -> Merged {
+    let question = Question::new(request, machine, plan);
+    match request.merge {
+        Merge::Kubelet => {
+            let Question { offers, nodes, distances, tie } = &question;
+            kubelet::merge(offers, nodes, distances, request.policy, *tie)
+        }
+    }
+}
+
+/// What led to the merge of a plan: widths, and what each node lacks.
+pub fn explanation(request: &Request, machine: &Machine, plan: &Plan) -> Explanation {
+    let Question { offers, nodes, distances, tie } = &Question::new(request, machine, plan);
+    kubelet::explain(offers, nodes, distances, request.policy, *tie)
 }
 
 fn allocate(

@@ -110,7 +110,7 @@ pub fn amounts_worth_trying(free: impl IntoIterator<Item = u64>, wanted: u64) ->
         Some(*sum)
     });
     let near = (1..=64).map_while(|less| wanted.checked_sub(less));
-    let mut amounts: Vec<u64> = free.iter().copied().chain(sums).chain(near).collect();
+    let mut amounts: Vec<u64> = free.iter().copied().chain(sums).chain(near).chain([1]).collect();
     amounts.retain(|&amount| amount > 0 && amount < wanted);
     amounts.sort_unstable_by(|a, b| b.cmp(a));
     amounts.dedup();

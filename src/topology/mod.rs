@@ -1,7 +1,8 @@
 //! What the machine is: nodes, CPUs, page pools, distances and PCI functions.
 //!
-//! A [`Machine`] is read once and then immutable. What moves between two
-//! launches (free pages, the caller's own cpuset) is not in it.
+//! A [`Machine`] is read once and then immutable. The caller's own cpuset is
+//! not in it; what else moves between two launches (pages, memory, drivers) is
+//! as it was then, and [`sysfs`] reads it again.
 
 pub mod bdf;
 pub mod mask;

@@ -140,7 +140,11 @@ pub fn unpacked(archive: &str, tree: &str) -> Option<(TempDir, PathBuf)> {
     let archive = captured(archive)?;
     let folder = scratch();
     let status = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.path()).arg(tree).status();
-    assert!(status.expect("tar is installed").success(), "tar cannot unpack {}", archive.display());
+    assert!(
+        status.expect("tar is installed").success(),
+        "tar cannot unpack {} (it needs bzip2 and xz)",
+        archive.display()
+    );
     let root = if tree == "sys" { folder.path().to_owned() } else { folder.path().join(tree) };
     Some((folder, root))
 }

@@ -11,7 +11,7 @@ const GLOBAL: &str = "kernel/mm/hugepages";
 /// Reads every pool again. A Machine from a snapshot has old counts: call this
 /// where pages are asked for.
 pub fn refresh_pages(machine: &mut Machine, root: &Path) {
-    let tree = Tree { sys: root.join("sys"), root: root.to_owned(), warnings: Vec::new() };
+    let tree = Tree::at(root);
     read(&tree, &mut machine.nodes);
 }
 
