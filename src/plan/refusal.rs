@@ -191,7 +191,8 @@ fn lacks(plan: &Plan, verdict: &NodeVerdict) -> String {
 /// What a node lacks, in words: `gpu (0 free of 1 needed)`.
 pub fn missing(plan: &Plan, verdict: &NodeVerdict) -> Vec<String> {
     let short = verdict.lacking.iter().map(|lacking| (lacking.resource, lacking.free));
-    let outside = verdict.outside.iter().map(|&resource| (resource, 0));
+    let told = |resource: &usize| verdict.lacking.iter().any(|lacking| lacking.resource == *resource);
+    let outside = verdict.outside.iter().filter(|resource| !told(resource)).map(|&resource| (resource, 0));
     let words = |(at, free): (usize, u64)| {
         let Said { resource, wanted, .. } = &plan.resources[at];
         let number = |units: u64| resource::number(resource, units);
