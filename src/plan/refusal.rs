@@ -6,7 +6,7 @@ use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
 use crate::request::{CpuChoice, NodeSpec, Request};
 use crate::resource::{self, HintProvider, Offer, Shortage};
-use crate::topology::{Machine, NodeMask};
+use crate::topology::{Bdf, Machine, NodeMask};
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,14 +76,20 @@ pub fn unknown_nodes(request: &Request, facts: &Facts<'_>) -> Result<(), Refusal
     let memory_nodes = request.memory.as_ref().and_then(|memory| memory.nodes.as_ref());
     let nodes = named(facts, "memory", "--mem-nodes", memory_nodes)?;
     with_memory(facts, &nodes)?;
-    let stated = request.device_nodes.iter().find(|&(_, &node)| facts.machine.node(node).is_none());
-    match stated {
-        Some((bdf, node)) => Err(Refusal::usage(
-            "device",
-            format!("--device-node {bdf}={node}: {}", absent(facts, &NodeMask::one(*node))),
-        )),
-        None => Ok(()),
-    }
+    request.device_nodes.iter().find_map(|(bdf, node)| stated(facts, *bdf, *node)).map_or(Ok(()), Err)
+}
+
+/// What is wrong with a device's node that the user states.
+fn stated(facts: &Facts<'_>, bdf: Bdf, node: u32) -> Option<Refusal> {
+    let assumed = facts.assume.device.iter().any(|device| device.pci == bdf);
+    let problem = if facts.machine.node(node).is_none() {
+        absent(facts, &NodeMask::one(node))
+    } else if facts.machine.pci(bdf).is_none() && !assumed {
+        "this machine has no such device".to_owned()
+    } else {
+        return None;
+    };
+    Some(Refusal::usage("device", format!("--device-node {bdf}={node}: {problem}")))
 }
 
 fn named(facts: &Facts<'_>, resource: &str, flag: &str, spec: Option<&NodeSpec>) -> Result<NodeMask, Refusal> {
