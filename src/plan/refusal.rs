@@ -6,7 +6,8 @@ use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
 use crate::request::{CpuChoice, NodeSpec, Request};
 use crate::resource::{self, HintProvider, Offer, Shortage};
-use crate::topology::{Bdf, Machine, NodeMask};
+use crate::topology::{Bdf, Machine, MemoryKind, NodeMask};
+use clap::ValueEnum;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +77,7 @@ pub fn unknown_nodes(request: &Request, facts: &Facts<'_>) -> Result<(), Refusal
     let memory_nodes = request.memory.as_ref().and_then(|memory| memory.nodes.as_ref());
     let nodes = named(facts, "memory", "--mem-nodes", memory_nodes)?;
     with_memory(facts, &nodes)?;
+    of_kind(facts, &nodes, request.memory.as_ref().and_then(|memory| memory.kind))?;
     request.device_nodes.iter().find_map(|(bdf, node)| stated(facts, *bdf, *node)).map_or(Ok(()), Err)
 }
 
@@ -121,6 +123,18 @@ fn with_memory(facts: &Facts<'_>, nodes: &NodeMask) -> Result<(), Refusal> {
     let message =
         format!("--mem-nodes: node {outside} is outside the nodes that memory may come from here ({allowed})");
     Err(Refusal { kind: RefusalKind::Impossible, resource: Some("memory".into()), message })
+}
+
+/// Nodes that are named and a kind that is asked for have to agree.
+fn of_kind(facts: &Facts<'_>, nodes: &NodeMask, kind: Option<MemoryKind>) -> Result<(), Refusal> {
+    let Some(kind) = kind else { return Ok(()) };
+    let other = nodes.iter().filter_map(|id| facts.machine.node(id)).find(|node| node.memory != kind);
+    let name = |kind: MemoryKind| kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    other.map_or(Ok(()), |node| {
+        let message =
+            format!("--mem-nodes: the memory of node {} is {}, not {}", node.id, name(node.memory), name(kind));
+        Err(Refusal::usage("memory", message))
+    })
 }
 
 /// The policy does not admit the merged hint: which resource is the reason.
