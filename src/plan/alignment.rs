@@ -1,8 +1,7 @@
 //! Whether all that is handed out lies in one locality, and what to say where it does not.
 
 use super::Plan;
-use crate::request::Mib;
-use crate::resource::{Allocation, Device, Granted};
+use crate::resource::{self, Allocation, Device, Granted};
 use crate::topology::{Machine, NodeMask};
 
 /// Sets `aligned` and says, one line each, what is not.
@@ -29,7 +28,7 @@ fn remarks(machine: &Machine, allocations: &[Allocation], localities: &NodeMask)
                 remarks.push(format!("the node of {} cpus is unknown", allocation.unknown));
             }
             Granted::Cpus(_) => {}
-            Granted::Mib(_) => remarks.extend(memory(machine, allocation, &home)),
+            Granted::Mib(_) | Granted::Pages { .. } => remarks.extend(memory(machine, allocation, &home)),
             Granted::Devices(devices) => {
                 remarks
                     .extend(devices.iter().filter_map(|device| remote(machine, &allocation.resource, device, &home)));
@@ -49,7 +48,12 @@ fn remote(machine: &Machine, class: &str, device: &Device, home: &NodeMask) -> O
 
 fn memory(machine: &Machine, allocation: &Allocation, home: &NodeMask) -> Vec<String> {
     let away = allocation.per_node.iter().filter(|&(&node, _)| !home.contains(machine.locality(node).unwrap_or(node)));
-    away.map(|(&node, &mib)| format!("{} of memory is on node {node}{}", Mib(mib), far(machine, node, home))).collect()
+    let name = &allocation.resource;
+    away.map(|(&node, &units)| {
+        let (units, are) = (resource::spoken(name, units), if units == 1 || name == "memory" { "is" } else { "are" });
+        format!("{units} {are} on node {node}{}", far(machine, node, home))
+    })
+    .collect()
 }
 
 /// `, distance 21 from its CPUs`: from the nearest of them.
