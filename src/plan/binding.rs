@@ -13,6 +13,17 @@ pub struct MemoryBinding {
     pub policy: MemPolicy,
     /// Over which nodes; empty where the policy takes none.
     pub nodes: NodeMask,
+    /// Whether the launch may go on without it.
+    pub need: Need,
+}
+
+/// Whether something must be in place before the workload starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It was asked for.
+    Must,
+    /// It was not asked for: where it is forbidden, that is said and no more.
+    May,
 }
 
 /// `bind` over the nodes that memory (and pages beside it) was granted on, or that were named; without
@@ -30,11 +41,12 @@ pub fn binding(request: &Request, situation: &Situation<'_>, plan: &Plan) -> Opt
     let asked = granted.or(named);
     let usual = if asked.is_some() { MemPolicy::Bind } else { MemPolicy::PreferredMany };
     let policy = request.mempolicy.unwrap_or(usual);
+    let need = if asked.is_some() || request.mempolicy.is_some() { Need::Must } else { Need::May };
     if !policy.takes_nodes() {
-        return Some(MemoryBinding { policy, nodes: NodeMask::new() });
+        return Some(MemoryBinding { policy, nodes: NodeMask::new(), need });
     }
     let nodes = asked.unwrap_or_else(|| with_memory(situation, &plan.span));
-    (!nodes.is_empty()).then_some(MemoryBinding { policy, nodes })
+    (!nodes.is_empty()).then_some(MemoryBinding { policy, nodes, need })
 }
 
 /// The nodes of the span that have memory, else the nearest ones that have some.

@@ -5,7 +5,7 @@ pub mod binding;
 pub mod pool;
 pub mod refusal;
 
-pub use binding::MemoryBinding;
+pub use binding::{MemoryBinding, Need};
 pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};

@@ -109,3 +109,37 @@ fn all_cpus_can_be_had_at_once() {
         Ended::fine(stage.numa_run(User::Same).args(["--isolated", "never", "--cpu-list", "all", "sh", "-c", WHERE]));
     assert_eq!(cpus(&out), all, "{out}");
 }
+
+#[test]
+fn where_memory_policies_are_forbidden_only_what_was_asked_for_is_missed() {
+    if !installed("strace") {
+        return;
+    }
+    let run = |options: &[&str]| {
+        let stage = Stage::new();
+        let mut command = typed(User::Same, "strace");
+        stage.set_up(&mut command);
+        command.env("NUMA_RUN_RUN_DIR", stage.path("run")).args(["-qq", "-o", "/dev/null"]);
+        command.args([
+            "-e",
+            "trace=set_mempolicy,get_mempolicy",
+            "-e",
+            "inject=set_mempolicy,get_mempolicy:error=EPERM",
+        ]);
+        Ended::of(command.arg(super::NUMA_RUN).args(options).args(["--", "sh", "-c", WHERE]))
+    };
+    if run(&[]).code != Some(0) {
+        eprintln!("SKIPPED, NOT TESTED: strace cannot trace here");
+        return;
+    }
+    let unasked = run(&["--cpus", "1"]);
+    assert_eq!(unasked.code, Some(0), "{unasked:?}");
+    assert_eq!(cpus(&unasked.out).len(), 1, "{unasked:?}");
+    assert!(unasked.errors.contains("memory is left unbound: set_mempolicy(preferred-many"), "{unasked:?}");
+    assert!(unasked.errors.contains("Operation not permitted"), "{unasked:?}");
+    for asked in [&["--cpus", "1", "--memory", "64M"] as &[&str], &["--mempolicy", "local"], &["--mem-nodes", "all"]] {
+        let ended = run(asked);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{ended:?}");
+        assert!(ended.errors.contains("Operation not permitted"), "{ended:?}");
+    }
+}
