@@ -98,6 +98,8 @@ fn refresh(request: &Request, machine: &mut Machine) {
     let root = Path::new("/");
     if request.memory.is_some() {
         sysfs::refresh_memory(machine, root);
+    }
+    if request.memory.is_some() || !request.hugepages.is_empty() {
         sysfs::refresh_pages(machine, root);
     }
     // Whether the console is a GPU depends on whether its driver has come up.

@@ -1,8 +1,7 @@
 //! Whether all that is handed out lies in one locality, and what to say where it does not.
 
 use super::{Need, Plan};
-use crate::request::Mib;
-use crate::resource::{Allocation, Device, Granted};
+use crate::resource::{self, Allocation, Device, Granted};
 use crate::topology::{Machine, NodeMask};
 
 /// What everything should be near to: the nodes of the CPUs, without CPUs the
@@ -46,7 +45,7 @@ fn remarks(machine: &Machine, allocations: &[Allocation], home: &Home) -> Vec<St
                 remarks.push(format!("the node of {} cpus is unknown", allocation.unknown));
             }
             Granted::Cpus(_) => {}
-            Granted::Mib(_) => remarks.extend(memory(machine, allocation, home)),
+            Granted::Mib(_) | Granted::Pages { .. } => remarks.extend(memory(machine, allocation, home)),
             Granted::Devices(devices) => {
                 remarks.extend(devices.iter().filter_map(|device| remote(machine, &allocation.resource, device, home)));
             }
@@ -76,7 +75,12 @@ fn remote(machine: &Machine, class: &str, device: &Device, home: &Home) -> Optio
 fn memory(machine: &Machine, allocation: &Allocation, home: &Home) -> Vec<String> {
     let away = |node: u32| !home.nodes.contains(machine.locality(node).unwrap_or(node));
     let away = allocation.per_node.iter().filter(|&(&node, _)| away(node));
-    away.map(|(&node, &mib)| format!("{} of memory is on node {node}{}", Mib(mib), far(machine, node, home))).collect()
+    let name = &allocation.resource;
+    away.map(|(&node, &units)| {
+        let (units, are) = (resource::spoken(name, units), if units == 1 || name == "memory" { "is" } else { "are" });
+        format!("{units} {are} on node {node}{}", far(machine, node, home))
+    })
+    .collect()
 }
 
 /// `, distance 21 from its CPUs`: from the nearest of them.

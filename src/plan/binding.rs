@@ -26,13 +26,19 @@ pub enum Need {
     May,
 }
 
-/// `bind` over the nodes that memory was granted on, or that were named; without
+/// `bind` over the nodes that memory (and pages beside it) was granted on, or that were named; without
 /// either `preferred-many` over the span, where it has memory.
 pub fn binding(request: &Request, situation: &Situation<'_>, plan: &Plan) -> Option<MemoryBinding> {
-    let granted = plan.allocations.iter().find(|allocation| matches!(allocation.granted, Granted::Mib(_)));
+    let memory = plan.allocations.iter().any(|allocation| matches!(allocation.granted, Granted::Mib(_)));
+    // A mapping of hugepages obeys the policy too, unless the workload binds it itself.
+    let kinds = plan
+        .allocations
+        .iter()
+        .filter(|allocation| matches!(allocation.granted, Granted::Mib(_) | Granted::Pages { .. }));
+    let granted = memory.then(|| kinds.fold(NodeMask::new(), |nodes, allocation| nodes.or(&allocation.nodes())));
     let named = request.memory.as_ref().and_then(|memory| memory.nodes.as_ref());
     let named = named.map(|nodes| nodes.resolve(&situation.machine.node_ids()));
-    let asked = granted.map(|allocation| allocation.nodes()).or(named);
+    let asked = granted.or(named);
     let usual = if asked.is_some() { MemPolicy::Bind } else { MemPolicy::PreferredMany };
     let policy = request.mempolicy.unwrap_or(usual);
     let need = if asked.is_some() || request.mempolicy.is_some() { Need::Must } else { Need::May };

@@ -10,9 +10,10 @@ pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
+use crate::hint::Amount;
 use crate::hint::kubelet::{self, Explanation, Merged, TieBreak};
 use crate::request::{Merge, Request};
-use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation};
+use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation, store};
 use crate::topology::{CpuSet, Machine, NodeMask};
 
 /// Everything that a plan depends on besides the request.
@@ -146,6 +147,7 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
             Err(shortage) => plan.refusal = plan.refusal.or(Some(shortage.into())),
         }
     }
+    hinted_together(&providers, &mut plan.resources);
     plan.candidates = candidates(situation, &plan.resources);
     plan.refusal = plan.refusal.or_else(|| refusal::too_many_nodes(request, &plan.candidates));
     if plan.refusal.is_some() {
@@ -167,6 +169,13 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
     plan.remarks.extend(isolated(facts.machine, &plan));
+    plan.remarks.extend(
+        request
+            .hugepages
+            .iter()
+            .filter(|pages| pages.rounded())
+            .map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages())),
+    );
     plan
 }
 
@@ -177,6 +186,24 @@ fn isolated(machine: &Machine, plan: &Plan) -> Option<String> {
     (granted.len() > 1).then(|| {
         format!("CPUs {granted} are isolated: the kernel spreads no threads over them, the command has to pin each one")
     })
+}
+
+/// Gives each kind of memory the hints of all kinds that are asked for, its own amount first.
+fn hinted_together(providers: &[Box<dyn HintProvider>], resources: &mut [Said]) {
+    let amounts: Vec<(&str, Amount)> =
+        providers.iter().filter_map(|provider| Some((provider.name(), provider.together()?))).collect();
+    let domains = resources.iter().filter(|said| amounts.iter().any(|(name, _)| *name == said.resource));
+    let domain = domains.fold(NodeMask::new(), |domain, said| match &said.offer {
+        Offer::Capacity(capacity) => domain.or(&capacity.domain),
+        _ => domain,
+    });
+    for said in resources {
+        let (own, others): (Vec<_>, Vec<_>) = amounts.iter().partition(|(name, _)| *name == said.resource);
+        if !own.is_empty() {
+            let amounts = own.into_iter().chain(others).map(|(_, amount)| amount.clone()).collect();
+            said.offer = Offer::Capacity(store::capacity(amounts, domain.clone()));
+        }
+    }
 }
 
 /// Nodes that an answer may name: those with CPUs of the pool, and those that
@@ -227,15 +254,27 @@ pub fn explanation(request: &Request, machine: &Machine, plan: &Plan) -> Explana
     kubelet::explain(offers, nodes, distances, request.policy, *tie)
 }
 
+/// Where the kinds of memory are taken from: the merged mask, or the best of
+/// their own hints that contains it where it holds too little.
+fn memory_mask(providers: &[Box<dyn HintProvider>], plan: &Plan) -> Option<NodeMask> {
+    let provider = providers.iter().find(|provider| provider.together().is_some())?;
+    let said = plan.resources.iter().find(|said| said.resource == provider.name())?;
+    match &said.offer {
+        Offer::Capacity(capacity) => capacity.best_containing(plan.affinity.as_ref().unwrap_or(&NodeMask::new())),
+        _ => None,
+    }
+}
+
 fn allocate(
     request: &Request,
     providers: &[Box<dyn HintProvider>],
     situation: &Situation<'_>,
     plan: &mut Plan,
 ) -> Result<(), Refusal> {
+    let memory = memory_mask(providers, plan);
     for provider in providers {
-        let allocation = provider.allocate(plan.affinity.as_ref())?;
-        plan.allocations.push(allocation);
+        let mask = if provider.together().is_some() { memory.as_ref() } else { plan.affinity.as_ref() };
+        plan.allocations.push(provider.allocate(mask)?);
     }
     plan.span = plan.allocations.iter().fold(NodeMask::new(), |span, allocation| span.or(&allocation.nodes()));
     let free = situation.pool.minus(&situation.holdings.cpus);

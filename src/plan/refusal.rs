@@ -210,9 +210,11 @@ fn lacks(plan: &Plan, verdict: &NodeVerdict) -> String {
 
 /// What a node lacks, in words: `gpu (0 free of 1 needed)`.
 pub fn missing(plan: &Plan, verdict: &NodeVerdict) -> Vec<String> {
-    let short = verdict.lacking.iter().map(|lacking| (lacking.resource, lacking.free));
-    let told = |resource: &usize| verdict.lacking.iter().any(|lacking| lacking.resource == *resource);
-    let outside = verdict.outside.iter().filter(|resource| !told(resource)).map(|&resource| (resource, 0));
+    // The first amount is the resource's own; the others are hinted with it.
+    let own = verdict.lacking.iter().filter(|lacking| lacking.amount == 0);
+    let short = own.map(|lacking| (lacking.resource, lacking.free));
+    let said: Vec<usize> = verdict.lacking.iter().map(|lacking| lacking.resource).collect();
+    let outside = verdict.outside.iter().filter(|at| !said.contains(at)).map(|&at| (at, 0));
     let words = |(at, free): (usize, u64)| {
         let Said { resource, wanted, .. } = &plan.resources[at];
         let number = |units: u64| resource::number(resource, units);

@@ -23,6 +23,7 @@ pub use mask::{CpuSet, NodeMask};
 pub use source::TopologySource;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A host, or a description of one, as one value.
@@ -40,6 +41,9 @@ pub struct Machine {
     pub cpus: Vec<Cpu>,
     /// SLIT distances: row and column `i` belong to `nodes[i]`. Empty when unknown.
     pub distances: Vec<Vec<u32>>,
+    /// Free hugepages that are promised to mappings which have not touched them
+    /// yet, by page size in KiB. Only the system as a whole counts them.
+    pub promised_pages: BTreeMap<u64, u64>,
     /// PCI functions in ascending order of their addresses.
     pub pci: Vec<PciFunction>,
     /// What was odd about the description, one sentence each.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub const FILE: &str = "machine.snapshot";
 
 const MAGIC: &[u8; 8] = b"numa-run";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]

@@ -47,6 +47,7 @@ pub fn read(root: &Path) -> Result<Machine, SysfsError> {
     machine.cpus = cpus::read(&mut tree, &machine.nodes, &online);
     kinds::read(&tree, &mut machine.cpus);
     memory::read(&tree, &mut machine.nodes);
+    machine.promised_pages = pages::promised(&tree);
     machine.pci = pci::read(&mut tree, &machine);
     machine.warnings = tree.warnings;
     super::check::warn_of_contradictions(&mut machine);
