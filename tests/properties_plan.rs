@@ -59,17 +59,17 @@ fn machine(cores: &[u32], mib: &[u64], threads: u32) -> Machine {
 
 prop_compose! {
     fn world()(
-        shape in prop::collection::vec((1..5u32, 0..4u64), 1..6),
+        shape in prop::collection::vec((1..6u32, 0..4u64), 1..5),
         threads in 1..3u32,
         held in any::<u64>(),
         held_too in any::<u64>(),
         reserved in any::<u64>(),
         few in 0..3u8,
         devices in prop::collection::vec((prop::option::of(0..6u32), any::<bool>(), any::<bool>()), 0..6),
-        cpus in prop::option::of(1..14u32),
-        mib in prop::option::of(1..6u64),
-        gpus in 0..4u32,
-        nics in 0..3u32,
+        cpus in prop::option::weighted(0.8, 1..9u32),
+        mib in prop::option::weighted(0.4, 1..5u64),
+        gpus in prop::sample::select(vec![0, 0, 0, 1, 2]),
+        nics in prop::sample::select(vec![0, 0, 0, 1]),
         policy in prop::sample::select(Policy::ALL.to_vec()),
         smt in prop::sample::select(vec![SmtMode::ExclusiveCore, SmtMode::Share, SmtMode::OnePerCore]),
         option in 0..5u8,
@@ -99,7 +99,7 @@ prop_compose! {
         let cpus = cpus.map(|count| CpuRequest { choice: CpuChoice::Count(count, None), options, smt, kind: None });
         let request = Request {
             cpus,
-            memory: mib.map(|mib| MemoryRequest { mib: Some(mib * 300), ..MemoryRequest::default() }),
+            memory: mib.map(|mib| MemoryRequest { mib: Some(mib * 200), ..MemoryRequest::default() }),
             devices: asked.map(|(class, count)| DeviceRequest { class: class.to_owned(), count }).collect(),
             policy,
             prefer_closest,
@@ -171,7 +171,7 @@ fn recommended(world: &World, message: &str) -> Option<Request> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn an_admitted_plan_holds_exactly_what_was_asked_for(world in world()) {
