@@ -153,7 +153,7 @@ impl LaunchArgs {
         let matches = command.try_get_matches_from_mut(arguments.get(1..)?).ok()?;
         let launch = LaunchArgs::from_arg_matches(&matches).ok()?;
         let first = launch.command.first()?;
-        let verb = first.to_str().is_some_and(|word| Verb::has_subcommand(word));
+        let verb = first.to_str().is_some_and(Verb::has_subcommand);
         let marked = arguments.len().checked_sub(launch.command.len() + 1).is_some_and(|at| arguments[at] == "--");
         (marked || !verb).then_some(launch)
     }

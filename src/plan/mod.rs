@@ -163,6 +163,7 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.remarks.extend(plan.cpus().and_then(|cpus| pool::not_balanced(facts.machine, cpus)));
     plan
 }
 

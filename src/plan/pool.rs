@@ -89,6 +89,18 @@ pub fn not_online(machine: &Machine, cpus: &CpuSet) -> String {
     }
 }
 
+/// What is to be said of several isolated CPUs: all threads of a workload that
+/// leaves their spreading to the kernel stay on one of them.
+pub fn not_balanced(machine: &Machine, cpus: &CpuSet) -> Option<String> {
+    let isolated = machine.cpus.iter().filter(|cpu| cpu.isolated && cpus.contains(cpu.id));
+    let isolated: CpuSet = isolated.map(|cpu| cpu.id).collect();
+    let several = cpus.len() > 1 && !isolated.is_empty();
+    several.then(|| {
+        let (word, verb) = if isolated.len() == 1 { ("CPU", "is") } else { ("CPUs", "are") };
+        format!("{word} {isolated} {verb} isolated: the kernel spreads no threads over them, so each has to be pinned")
+    })
+}
+
 fn no_isolated() -> Refusal {
     let message = "--isolated only: this host has no isolated CPUs (isolcpus=, nohz_full=)".to_owned();
     Refusal { kind: RefusalKind::Impossible, resource: Some("cpu".into()), message }
