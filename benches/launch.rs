@@ -1,7 +1,7 @@
 //! What a launch costs beside its rivals: whole commands, interleaved in one
 //! run, as an ordinary user with a warm snapshot. Trust the ratios, not the times.
 //!
-//! `NUMA_RUN_BIN` names the launcher to measure; `./x bench` sets it to the static one.
+//! `NUMA_RUN_STATIC` names the launcher to measure; `./x bench` sets it to the static one.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 fn own_copy(folder: &Path) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let named = std::env::var_os("NUMA_RUN_BIN").map(PathBuf::from);
+    let named = std::env::var_os("NUMA_RUN_STATIC").map(PathBuf::from);
     let source = named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_numa-run")));
     let copy = folder.join("numa-run");
     std::fs::copy(&source, &copy).unwrap();

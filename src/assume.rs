@@ -13,6 +13,8 @@ pub struct Holdings {
     pub cpus: CpuSet,
     /// MiB by node.
     pub memory: BTreeMap<u32, u64>,
+    /// Hugepages by size in KiB and node.
+    pub pages: BTreeMap<(u64, u32), u64>,
     /// Devices.
     pub devices: std::collections::BTreeSet<Bdf>,
 }
@@ -69,6 +71,7 @@ impl Assume {
         Holdings {
             cpus: self.held_cpus.clone(),
             memory: self.held_memory.clone(),
+            pages: BTreeMap::new(),
             devices: held.map(|device| device.pci).collect(),
         }
     }

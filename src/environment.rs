@@ -29,6 +29,9 @@ pub fn variables(plan: &Plan, machine: &Machine, start: &Start) -> Vec<(String, 
         match &allocation.granted {
             Granted::Cpus(cpus) => set.extend(cpu_variables(cpus, start)),
             Granted::Mib(mib) => set.push(("NUMA_RUN_ALLOC_MEMORY".into(), format!("{mib}M"))),
+            Granted::Pages { size, count } => {
+                set.push((format!("NUMA_RUN_ALLOC_HUGEPAGES_{size}"), count.to_string()));
+            }
             Granted::Devices(devices) => set.extend(device_variables(allocation, devices, machine, start)),
         }
     }

@@ -2,10 +2,13 @@
 
 use crate::cli::options::Contradiction;
 use crate::cli::{DebugArgs, DebugWhat, PlanArgs, TopoArgs};
+use crate::observe::{self, Observed};
 use crate::plan::{self, RefusalKind};
-use crate::{debug, observe, report};
+use crate::{config, debug, report};
 use anyhow::Context;
-use std::io::{BufRead, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 
 /// `numa-run plan`: 0 aligned, 1 not aligned or refused.
 ///
@@ -15,21 +18,31 @@ pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
     let request = arguments.request.request()?;
     let observed = observe::observe(&request, &arguments.source)?;
     let facts = observed.facts();
-    let plan = plan::plan(&request, &facts);
+    let mut plan = plan::plan(&request, &facts);
+    if arguments.source.topology.is_none() {
+        plan.remarks.extend(nothing_reserved(&observed));
+    }
     let explanation = if arguments.explain { report::explain(&request, &facts, &plan) } else { String::new() };
     let text = match arguments.json {
         true => {
-            eprint!("{explanation}");
+            report::say(explanation);
             format!("{}\n", report::json::plan(&request, &plan))
         }
         false => explanation + &report::plan::text(&request, facts.machine, &plan),
     };
-    print(&text)?;
+    report::answer(&text).context("cannot write the answer")?;
     Ok(match &plan.refusal {
         Some(refusal) if refusal.kind == RefusalKind::Usage => 2,
         Some(_) => 1,
         None => u8::from(!plan.aligned),
     })
+}
+
+/// On a host of some size, the operating system wants CPUs of its own.
+fn nothing_reserved(observed: &Observed) -> Option<String> {
+    let bare = observed.config.reserved.cpus.is_empty() && observed.machine.online().len() > 4;
+    let example = "[reserved] cpus = \"0\"";
+    bare.then(|| format!("no CPUs are reserved for the host itself: {example} in {} does that", config::PATH))
 }
 
 /// `numa-run topo`.
@@ -42,7 +55,7 @@ pub fn topo(arguments: &TopoArgs) -> anyhow::Result<u8> {
         true => format!("{}\n", report::topo::json(&machine)),
         false => report::topo::text(&machine),
     };
-    print(&text)?;
+    report::answer(&text).context("cannot write the answer")?;
     Ok(0)
 }
 
@@ -51,42 +64,45 @@ pub fn topo(arguments: &TopoArgs) -> anyhow::Result<u8> {
 /// # Errors
 /// A line that is no test vector.
 pub fn debug(arguments: &DebugArgs) -> anyhow::Result<u8> {
-    let topologies = match arguments.what {
-        DebugWhat::Cpus => {
-            let file = &arguments.topologies;
-            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            Some(debug::cpus::Topologies::from_json(&text)?)
-        }
-        _ => None,
-    };
+    let file = arguments.lines.clone().unwrap_or_else(|| PathBuf::from("/dev/stdin"));
+    let lines = File::open(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let answer = answers(arguments, &file)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for (number, line) in std::io::stdin().lock().lines().enumerate() {
+    for (number, line) in BufReader::new(lines).lines().enumerate() {
         let line = line?;
-        if line.trim().is_empty() {
-            continue;
+        if !line.trim().is_empty() {
+            writeln!(out, "{}", answer(&line).with_context(|| format!("line {}", number + 1))?)?;
         }
-        let answer = match (arguments.what, &topologies) {
-            (DebugWhat::Merge, _) => debug::merge::answer(&line).map_err(anyhow::Error::from),
-            (DebugWhat::Devices, _) => debug::devices::answer(&line).map_err(anyhow::Error::from),
-            (DebugWhat::Memory, _) => debug::memory::answer(&line).map_err(anyhow::Error::from),
-            (DebugWhat::Cpus, Some(topologies)) => debug::cpus::answer(&line, topologies).map_err(anyhow::Error::from),
-            (DebugWhat::Cpus, None) => unreachable!("topologies are read for cpus"),
-        };
-        writeln!(out, "{}", answer.with_context(|| format!("line {}", number + 1))?)?;
     }
     out.flush()?;
     Ok(0)
 }
 
+type Answer = Box<dyn Fn(&str) -> anyhow::Result<String>>;
+
+fn answers(arguments: &DebugArgs, lines: &Path) -> anyhow::Result<Answer> {
+    Ok(match arguments.what {
+        DebugWhat::Merge => Box::new(|line| Ok(debug::merge::answer(line)?)),
+        DebugWhat::Devices => Box::new(|line| Ok(debug::devices::answer(line)?)),
+        DebugWhat::Memory => Box::new(|line| Ok(debug::memory::answer(line)?)),
+        DebugWhat::Cpus => {
+            let file = arguments.topologies.clone().unwrap_or_else(|| topologies(lines));
+            let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let topologies = debug::cpus::Topologies::from_json(&text)?;
+            Box::new(move |line| Ok(debug::cpus::answer(line, &topologies)?))
+        }
+    })
+}
+
+/// The topologies that belong to a file of lines, which may have come as stdin.
+fn topologies(lines: &Path) -> PathBuf {
+    let name = "cpu_topologies.json";
+    let real = std::fs::canonicalize(lines).unwrap_or_default();
+    let places = real.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    places.into_iter().find(|file| file.exists()).unwrap_or_else(|| PathBuf::from(name))
+}
+
 /// 2 for a command line that contradicts itself, 125 for anything that failed.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<Contradiction>() { 2 } else { 125 }
-}
-
-/// A reader that has gone away (`| head`) is no failure.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write the answer"),
-    }
 }

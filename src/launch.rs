@@ -11,6 +11,7 @@ use crate::{host, report};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::error::Error;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,20 +27,19 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let observed = observe::observe(&request, &arguments.source)?;
     let plan = plan::plan(&request, &observed.facts());
     if arguments.explain {
-        eprint!("{}", report::explain(&request, &observed.facts(), &plan));
+        report::say(report::explain(&request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
         return Err(refusal.clone().into());
     }
     let steps = steps(arguments, &observed, &plan)?;
     if !arguments.source.quiet {
-        plan.remarks.iter().for_each(|remark| eprintln!("numa-run: {remark}"));
+        plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
     if arguments.dry_run {
-        print!("{}", step::script(&steps));
-        return Ok(());
+        return report::answer(&step::script(&steps)).context("cannot write the steps");
     }
-    match apply(&steps)? {}
+    match apply(&steps, arguments.source.quiet)? {}
 }
 
 /// 125, or 126 and 127 when it was the command that could not be started.
@@ -102,8 +102,14 @@ fn gpu_uuids(plan: &Plan) -> BTreeMap<crate::topology::Bdf, String> {
     devices.flatten().filter_map(|device| Some((device.bdf, gpu::uuid(Path::new("/"), device.bdf)?))).collect()
 }
 
-fn apply(steps: &[Step]) -> Result<Infallible, anyhow::Error> {
-    let error = match host::apply(steps) {
+fn apply(steps: &[Step], quiet: bool) -> Result<Infallible, anyhow::Error> {
+    let left_out = |error: &host::StepError| {
+        let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        if !quiet {
+            report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
+        }
+    };
+    let error = match host::apply(steps, left_out) {
         Ok(never) => match never {},
         Err(error) => error,
     };

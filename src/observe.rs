@@ -8,7 +8,7 @@ use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
 use crate::topology::TopologySource;
 use crate::topology::snapshot::{self, Fingerprint};
-use crate::topology::{Machine, NodeMask, caller, probe};
+use crate::topology::{Machine, NodeMask, caller, probe, sysfs};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,11 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
     known_classes(&config)?;
     let assume: Assume = source.assume.as_deref().map(config::read).transpose()?.unwrap_or_default();
     known_assumptions(&assume)?;
-    let machine = assume.on(machine(source)?).context("the assumed pages")?;
+    let mut machine = machine(source)?;
+    if source.topology.is_none() {
+        refresh(request, &mut machine);
+    }
+    let machine = assume.on(machine).context("the assumed pages")?;
     let surroundings = match &source.topology {
         None => surroundings(request, &machine, &config)?,
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
@@ -87,6 +91,23 @@ fn this_machine(run_dir: Option<&Path>) -> anyhow::Result<Machine> {
         tracing::debug!("no snapshot in {}: {error}", own.display());
     }
     Ok(machine)
+}
+
+/// What moves while the snapshot stays is read again where it matters.
+fn refresh(request: &Request, machine: &mut Machine) {
+    let root = Path::new("/");
+    if request.memory.is_some() {
+        sysfs::refresh_memory(machine, root);
+    }
+    if request.memory.is_some() || !request.hugepages.is_empty() {
+        sysfs::refresh_pages(machine, root);
+    }
+    // Whether the console is a GPU depends on whether its driver has come up.
+    machine
+        .pci
+        .iter_mut()
+        .filter(|function| function.boot_vga)
+        .for_each(|function| sysfs::refresh_function(function, root));
 }
 
 /// Where numa-run keeps its files on a host.

@@ -17,6 +17,8 @@ pub struct Request {
     pub shared_cpus: u32,
     /// Memory, if an amount or nodes are asked for.
     pub memory: Option<MemoryRequest>,
+    /// Hugepages, at most one line for each size.
+    pub hugepages: Vec<HugepageRequest>,
     /// How pages are spread; none: `bind` where memory is asked for, else `preferred-many`.
     pub mempolicy: Option<MemPolicy>,
     /// Devices: class name and count, in the order of the classes.
@@ -70,6 +72,94 @@ pub struct MemoryRequest {
     pub nodes: Option<NodeSpec>,
     /// The kind of memory; none: that of the nodes with CPUs.
     pub kind: Option<MemoryKind>,
+}
+
+/// Hugepages of one size asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugepageRequest {
+    /// Size of a page.
+    pub size: PageSize,
+    /// How many.
+    pub amount: PageAmount,
+}
+
+/// How many hugepages: an amount of memory, rounded up to pages, or a number of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAmount {
+    /// `1G`.
+    Memory(Size),
+    /// `x512`.
+    Pages(u64),
+}
+
+impl HugepageRequest {
+    /// Pages wanted.
+    pub fn pages(&self) -> u64 {
+        match self.amount {
+            PageAmount::Memory(size) => size.0.div_ceil(self.size.kib() << 10),
+            PageAmount::Pages(pages) => pages,
+        }
+    }
+
+    /// True when the amount is no whole number of pages.
+    pub fn rounded(&self) -> bool {
+        matches!(self.amount, PageAmount::Memory(size) if size.0 % (self.size.kib() << 10) != 0)
+    }
+}
+
+impl FromStr for HugepageRequest {
+    type Err = SizeError;
+
+    /// Reads `2M=1G` and `2M=x512`.
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        let syntax = || SizeError::Hugepages(text.to_owned());
+        let (size, amount) = text.split_once('=').ok_or_else(syntax)?;
+        let amount = match amount.strip_prefix('x') {
+            Some(pages) => PageAmount::Pages(pages.parse().map_err(|_| syntax())?),
+            None => PageAmount::Memory(amount.parse()?),
+        };
+        let request = HugepageRequest { size: size.parse()?, amount };
+        if request.pages() == 0 { Err(syntax()) } else { Ok(request) }
+    }
+}
+
+/// The size of a hugepage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageSize(u64);
+
+impl PageSize {
+    /// In KiB.
+    pub fn kib(self) -> u64 {
+        self.0
+    }
+
+    /// Of so many KiB.
+    pub fn from_kib(kib: u64) -> PageSize {
+        PageSize(kib)
+    }
+}
+
+impl FromStr for PageSize {
+    type Err = SizeError;
+
+    /// Reads `2M`, `2048kB`, `2Mi`, and the kubelet's `hugepages-2Mi`.
+    fn from_str(text: &str) -> Result<PageSize, SizeError> {
+        let size: Size = text.strip_prefix("hugepages-").unwrap_or(text).parse()?;
+        match size.0 >> 10 {
+            0 => Err(SizeError::Syntax(text.to_owned())),
+            kib => Ok(PageSize(kib)),
+        }
+    }
+}
+
+impl fmt::Display for PageSize {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            kib if kib % (1 << 20) == 0 => write!(out, "{}G", kib >> 20),
+            kib if kib % (1 << 10) == 0 => write!(out, "{}M", kib >> 10),
+            kib => write!(out, "{kib}K"),
+        }
+    }
 }
 
 /// Devices of one class asked for.
@@ -237,6 +327,9 @@ pub enum SizeError {
     /// A number without a unit.
     #[error("`{0}` has no unit: write {0}M or {0}G")]
     NoUnit(String),
+    /// No hugepage size with an amount.
+    #[error("`{0}` asks for no hugepages: write SIZE=AMOUNT, 2M=1G, or SIZE=xPAGES, 2M=x512")]
+    Hugepages(String),
     /// More than a 64-bit number of bytes.
     #[error("`{0}` is too large")]
     TooLarge(String),
@@ -322,5 +415,20 @@ mod tests {
             assert_eq!(text.parse::<Size>(), Err(SizeError::Syntax(text.into())));
         }
         assert_eq!(Size(1).mib(), 1);
+    }
+
+    #[test]
+    fn hugepages_are_an_amount_rounded_up_or_a_number_of_pages() {
+        let request =
+            |text: &str| text.parse::<HugepageRequest>().map(|request| (request.size.to_string(), request.pages()));
+        for size in ["2M", "2048kB", "2Mi", "hugepages-2Mi"] {
+            assert_eq!(request(&format!("{size}=1G")), Ok(("2M".into(), 512)));
+        }
+        assert_eq!(request("1G=x2"), Ok(("1G".into(), 2)));
+        assert_eq!(request("2M=3M"), Ok(("2M".into(), 2)));
+        assert!("2M=3M".parse::<HugepageRequest>().unwrap().rounded());
+        for text in ["2M", "2M=", "=1G", "2M=x", "2M=x0", "2M=0M", "2M=512", "0M=1G"] {
+            assert!(request(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! One change as data: what it is, and how it prints as a shell line.
 
-use crate::plan::{MemoryBinding, Plan};
+use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
 use crate::topology::{CpuSet, NodeMask};
 use std::ffi::{OsStr, OsString};
@@ -17,6 +17,8 @@ pub enum Step {
         mode: MemPolicy,
         /// The nodes; empty for the modes that take none.
         nodes: NodeMask,
+        /// Whether the workload may start without it.
+        need: Need,
     },
     /// Becoming the workload.
     Exec(Exec),
@@ -35,7 +37,11 @@ pub struct Exec {
 pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
     let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
     let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
-    let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes }| Step::MemoryPolicy { mode: policy, nodes });
+    let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes, need }| Step::MemoryPolicy {
+        mode: policy,
+        nodes,
+        need,
+    });
     let affinity = affinity.or(shared_only).map(Step::Affinity);
     affinity.into_iter().chain(memory).chain([Step::Exec(exec)]).collect()
 }
@@ -45,7 +51,7 @@ impl Step {
     pub fn shell(&self) -> String {
         match self {
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
-            Step::MemoryPolicy { mode, nodes } => memory_line(*mode, nodes),
+            Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
             Step::Exec(exec) => exec.shell(),
         }
     }

@@ -32,6 +32,15 @@ fn place(machine: &Machine, bdf: &str) -> Option<u32> {
     machine.pci(bdf.parse().unwrap()).unwrap_or_else(|| panic!("{bdf} is there")).node
 }
 
+/// The machine without what moves while it is looked at: a balloon, pages in use.
+fn still(mut machine: Machine) -> Machine {
+    for node in &mut machine.nodes {
+        node.memory_kib = 0;
+        node.pages.clear();
+    }
+    machine
+}
+
 /// A program that stands in for the probe.
 fn stand_in(script: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -128,13 +137,28 @@ fn cpus_of_a_node_that_hwloc_dropped_belong_to_none() {
     let lost: CpuSet = machine.cpus.iter().filter(|cpu| cpu.node.is_none()).map(|cpu| cpu.id).collect();
     assert_eq!(lost.to_string(), "2-3");
     assert_eq!(machine.locality(3), Some(2));
-    assert_eq!((place(&machine, "61:00.0"), place(&machine, "41:00.0")), (Some(2), None));
+    // Near to node 2, to the lost CPUs, and to all.
+    assert_eq!(["61:00.0", "41:00.0", "00:10.0"].map(|bdf| place(&machine, bdf)), [Some(2), None, None]);
     assert_eq!(
         machine.warnings,
         ["libhwloc left out nodes 1, which have no memory or are not online", "CPUs 2-3 belong to no node"]
     );
     let pool = machine.node(2).unwrap().pages[0];
     assert_eq!((pool.size_kib, pool.total, pool.free), (2048, 16, None));
+}
+
+#[test]
+fn cpus_belong_to_ordinary_memory_before_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hbm.xml");
+    let text = fs::read_to_string(own_export()).unwrap();
+    let node = "<object type=\"NUMANode\" os_index=\"2\"";
+    assert!(text.contains(node));
+    fs::write(&file, text.replace(node, &format!("{node} subtype=\"HBM\""))).unwrap();
+    let machine = xml(file);
+    assert_eq!(machine.cpu_nodes().to_string(), "0,3");
+    assert_eq!(machine.node(2).unwrap().memory, MemoryKind::Hbm);
+    assert_eq!(machine.locality(2), Some(3));
 }
 
 #[test]
@@ -234,14 +258,14 @@ fn the_users_hwloc_variables_do_not_change_what_this_host_is() {
     let output = run(&[], &odd);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let machine: Machine = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(machine, ask(&TopologySource::Live).unwrap());
+    assert_eq!(still(machine.clone()), still(ask(&TopologySource::Live).unwrap()));
     assert_eq!(machine.source, "this host");
 }
 
 #[test]
 fn this_host_is_what_sysfs_says_and_names_its_libhwloc() {
-    let machine = ask(&TopologySource::Live).unwrap();
-    let alone = sysfs::read("/".as_ref()).unwrap();
+    let machine = still(ask(&TopologySource::Live).unwrap());
+    let alone = still(sysfs::read("/".as_ref()).unwrap());
     assert_eq!((&machine.nodes, &machine.pci, &machine.distances), (&alone.nodes, &alone.pci, &alone.distances));
     assert_eq!(machine.online(), alone.online());
     assert!(machine.hwloc.as_deref().is_some_and(|version| version.starts_with("2.")));
@@ -266,6 +290,7 @@ fn another_root_is_never_this_host() {
     bare.file("devices/system/cpu/online", "0-499");
     let machine = ask(&TopologySource::Root(bare.root().to_owned())).unwrap();
     assert_eq!(machine.cpus.len(), 500);
+    assert!(machine.warnings.iter().any(|warning| warning.ends_with("sysfs has 0-499: only sysfs counts")));
     assert!(ask(&TopologySource::Root(Tree::new().root().to_owned())).is_err());
 }
 

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A change to a tree.
 type Change = fn(&Tree);
 
 /// A machine, a libhwloc that may be changed, and a run directory with a snapshot.
@@ -102,8 +101,8 @@ fn a_truncated_one_is_damaged() {
 #[test]
 fn one_of_a_newer_version_is_left_alone() {
     let kept = Kept::new();
-    kept.rewrite(|bytes| bytes[8] = 2);
-    assert_eq!(kept.reason(), "the snapshot was written by another version (format 2)");
+    kept.rewrite(|bytes| bytes[8] += 1);
+    assert_eq!(kept.reason(), "the snapshot was written by another version (format 3)");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The launcher: reads the command line, does what it says, ends with its code.
 
 use numa_run::cli::{Cli, Verb};
-use numa_run::{inspect, launch};
+use numa_run::{inspect, launch, report};
 use std::process::ExitCode;
 
 /// musl's own allocator asks the kernel for pages again and again.
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 fn ended(result: anyhow::Result<u8>, code: fn(&anyhow::Error) -> u8) -> ExitCode {
     result.map_or_else(
         |error| {
-            eprintln!("numa-run: {error:#}");
+            report::say(format!("numa-run: {error:#}\n"));
             ExitCode::from(code(&error))
         },
         ExitCode::from,

@@ -8,6 +8,7 @@ pub use options::{RequestArgs, SourceArgs};
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 const USAGE: &str = "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo [OPTIONS]";
 
@@ -103,9 +104,11 @@ pub struct DebugArgs {
     /// Which answers
     #[arg(value_enum)]
     pub what: DebugWhat,
-    /// CPU topologies, for `cpus`
-    #[arg(long, value_name = "FILE", default_value = "cpu_topologies.json")]
-    pub topologies: std::path::PathBuf,
+    /// CPU topologies, for `cpus`; else cpu_topologies.json beside the lines, above them or here
+    #[arg(long, value_name = "FILE")]
+    pub topologies: Option<PathBuf>,
+    /// The lines; else stdin
+    pub lines: Option<PathBuf>,
 }
 
 /// Kinds of test vectors.

@@ -3,7 +3,7 @@
 use super::devices::DeviceArgs;
 use crate::hint::policy::Policy;
 use crate::request::{
-    CpuChoice, CpuRequest, CpuSpec, Isolated, MemPolicy, MemoryRequest, Merge, NodeSpec, Request, Size,
+    CpuChoice, CpuRequest, CpuSpec, HugepageRequest, Isolated, MemPolicy, MemoryRequest, Merge, NodeSpec, Request, Size,
 };
 use crate::resource::cpu::{CpuOptions, SmtMode};
 use crate::topology::TopologySource;
@@ -45,6 +45,10 @@ pub struct RequestArgs {
     /// Memory of this kind only
     #[arg(long, value_name = "KIND", help_heading = "What", hide_env = true, env = "NUMA_RUN_MEM_KIND", value_enum)]
     pub mem_kind: Option<MemoryKind>,
+    /// Hugepages of one size, as an amount (2M=1G) or a number of pages (2M=x512); repeatable
+    #[arg(long, value_name = "SIZE=AMOUNT", help_heading = "What", hide_env = true, env = "NUMA_RUN_HUGEPAGES")]
+    #[arg(value_delimiter = ',')]
+    pub hugepages: Vec<HugepageRequest>,
     /// Devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
@@ -146,6 +150,7 @@ impl RequestArgs {
             cpus: self.cpu_request()?,
             shared_cpus: self.shared_cpus,
             memory: self.memory_request()?,
+            hugepages: self.hugepage_requests()?,
             mempolicy: self.mempolicy,
             devices: self.devices.0.clone(),
             policy: self.policy,
@@ -171,8 +176,16 @@ impl RequestArgs {
         if self.policy == Policy::SingleNumaNode {
             options.check_single_numa_node().map_err(clash)?;
         }
+        if self.smt == SmtMode::OnePerCore && self.cpu_list.is_some() {
+            let message = "--smt one-per-core chooses CPUs, --cpu-list names them: choose one";
+            return Err(Contradiction(message.into()));
+        }
         if self.smt == SmtMode::OnePerCore && options.full_cores {
             let message = "--smt one-per-core leaves the other threads idle, full-cores hands them out: choose one";
+            return Err(Contradiction(message.into()));
+        }
+        if self.smt == SmtMode::OnePerCore && self.cpu_list.is_some() {
+            let message = "--smt one-per-core picks a thread of each core, --cpu-list names the very CPUs: choose one";
             return Err(Contradiction(message.into()));
         }
         Ok(Some(CpuRequest { choice, options, smt: self.smt, kind: self.cpu_kind.clone() }))
@@ -189,6 +202,20 @@ impl RequestArgs {
                 Err(Contradiction(format!("{flag} says how CPUs are picked, but none are asked for: add --cpus N")))
             }
             None => Ok(None),
+        }
+    }
+
+    fn hugepage_requests(&self) -> Result<Vec<HugepageRequest>, Contradiction> {
+        let twice = self
+            .hugepages
+            .iter()
+            .enumerate()
+            .find(|(at, pages)| self.hugepages[..*at].iter().any(|other| other.size == pages.size));
+        match twice {
+            Some((_, pages)) => {
+                Err(Contradiction(format!("--hugepages asks for pages of {} twice: add them up", pages.size)))
+            }
+            None => Ok(self.hugepages.clone()),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Answers for memory.jsonl: the hints of the first step.
 
 use super::LineError;
-use crate::resource::memory::{Kind, allocatable, capacity};
+use crate::hint::Amount;
+use crate::resource::memory::allocatable;
+use crate::resource::store::{Place, Store, capacity};
 use crate::topology::NodeMask;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -49,20 +51,20 @@ pub fn answer(line: &str) -> Result<String, LineError> {
     }
     let wanted = line.steps.first().map(|step| step.req.clone()).unwrap_or_default();
     let wanted: BTreeMap<String, u64> = wanted.into_iter().filter(|&(_, amount)| amount > 0).collect();
-    let kinds: Vec<Kind> = wanted.iter().map(|(name, &amount)| kind(&line, name, amount)).collect();
+    let kinds: Vec<Amount> = wanted.iter().map(|(name, &wanted)| store(&line, name, wanted).amount()).collect();
     let domain: NodeMask = line.nodes.iter().map(|node| node.id).collect();
-    let list = super::hint_list(&capacity(&kinds, domain))?;
-    let none = kinds.is_empty() || list.as_array().is_none_or(Vec::is_empty);
+    let list = super::hint_list(&capacity(kinds, domain))?;
+    let none = wanted.is_empty() || list.as_array().is_none_or(Vec::is_empty);
     let hints: Map<String, Value> = wanted.keys().map(|name| (name.clone(), list.clone())).filter(|_| !none).collect();
     Ok(json!({"id": line.id, "hints": hints}).to_string())
 }
 
-fn kind(line: &Line, name: &str, wanted: u64) -> Kind {
+fn store(line: &Line, name: &str, wanted: u64) -> Store {
     let place = |node: &Node| {
         let free = line.start.get(&node.id).and_then(|start| start.free.get(name)).copied().unwrap_or(0);
-        (node.id, (free, total(node, name)))
+        (node.id, Place { lead: node.id, free, total: total(node, name) })
     };
-    Kind { wanted, nodes: line.nodes.iter().map(place).collect() }
+    Store { wanted, places: line.nodes.iter().map(place).collect() }
 }
 
 fn total(node: &Node, name: &str) -> u64 {

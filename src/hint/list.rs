@@ -76,6 +76,25 @@ impl Capacity {
         Some((self.must_hold.len() + more).max(1))
     }
 
+    /// The best mask that contains `inside` and serves the request now: the
+    /// narrowest, of equals the smallest number; none where no mask does. With
+    /// several amounts over many nodes it may be wider than need be.
+    pub fn best_containing(&self, inside: &NodeMask) -> Option<NodeMask> {
+        if self.holds(inside) {
+            return Some(inside.clone());
+        }
+        if self.amounts.len() > 1 && self.domain.len() <= MAX_LISTED_NODES {
+            let masks = self.hints().ok()?.into_iter().filter_map(|hint| hint.affinity);
+            let around = masks.filter(|mask| inside.and(&self.domain).is_subset(mask));
+            return around.min_by_key(|mask| (mask.len(), mask.clone())).map(|mask| mask.or(inside));
+        }
+        let mask = self
+            .amounts
+            .iter()
+            .try_fold(inside.or(&self.must_hold), |mask, amount| widened(amount, &self.domain, mask))?;
+        self.holds(&mask).then_some(mask)
+    }
+
     fn narrowest_listed(&self) -> Option<usize> {
         let hints = self.hints().ok()?;
         hints.first()?.affinity.as_ref().map(NodeMask::len)
@@ -108,6 +127,32 @@ impl Capacity {
         };
         self.amounts.iter().map(part).sum()
     }
+}
+
+/// The mask with the fewest more nodes that hold the amount; of equals the
+/// smallest number: from the top, a node stays out as long as the others do without it.
+fn widened(amount: &Amount, domain: &NodeMask, mask: NodeMask) -> Option<NodeMask> {
+    let free = |node: u32| amount.free(&NodeMask::one(node));
+    let mut others: Vec<u64> = domain.minus(&mask).iter().map(free).collect();
+    let mut missing = amount.wanted.saturating_sub(amount.free(&mask));
+    let mut width = (0..=others.len()).find(|&count| most(&others, count) >= missing)?;
+    let mut chosen = mask.clone();
+    for node in domain.minus(&mask).iter().rev() {
+        others.pop();
+        if width > 0 && (others.len() < width || most(&others, width) < missing) {
+            chosen.insert(node);
+            width -= 1;
+            missing = missing.saturating_sub(free(node));
+        }
+    }
+    Some(chosen)
+}
+
+/// The sum of the `count` largest.
+fn most(units: &[u64], count: usize) -> u64 {
+    let mut units = units.to_vec();
+    units.sort_unstable_by(|a, b| b.cmp(a));
+    units.iter().take(count).sum()
 }
 
 /// No fewer nodes than this could serve the amount, even if no unit were near to several.

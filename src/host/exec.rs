@@ -64,9 +64,12 @@ fn search(program: &OsStr, arguments: &[CString], environment: &[CString]) -> Er
     let mut worst = Errno::ENOENT;
     for folder in std::env::split_paths(&path) {
         let folder = if folder.as_os_str().is_empty() { Path::new(".").to_owned() } else { folder };
-        match run(&folder.join(program), arguments, environment) {
+        let file = folder.join(program);
+        match run(&file, arguments, environment) {
             Errno::ENOENT | Errno::ENOTDIR => {}
-            Errno::EACCES => worst = Errno::EACCES,
+            // A folder that is closed to this user has no program for him.
+            Errno::EACCES if file.exists() => worst = Errno::EACCES,
+            Errno::EACCES => {}
             other => return other,
         }
     }

@@ -9,6 +9,7 @@ pub mod snapshot;
 #[allow(unsafe_code)]
 pub mod syscall;
 
+use crate::plan::Need;
 use crate::request::MemPolicy;
 use crate::step::Step;
 use crate::topology::{CpuSet, NodeMask};
@@ -40,6 +41,16 @@ pub enum StepError {
 }
 
 impl StepError {
+    /// True when a call is not to be had here: seccomp of containers refuses
+    /// those of memory policies, kernels without NUMA lack them.
+    fn is_forbidden(&self) -> bool {
+        let errno = match self {
+            StepError::Refused { source, .. } => source.raw_os_error(),
+            _ => None,
+        };
+        matches!(errno, Some(libc::EPERM | libc::ENOSYS))
+    }
+
     /// The exit code that a launcher ends with.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -51,12 +62,16 @@ impl StepError {
 
 /// Does the steps in order; the last one becomes the workload, so it returns
 /// only with an error. What the steps before exec set belongs to this process
-/// alone and ends with it.
-pub fn apply(steps: &[Step]) -> Result<Infallible, StepError> {
+/// alone and ends with it. `left_out` hears of a step that was not asked for
+/// and is forbidden here.
+pub fn apply(steps: &[Step], left_out: impl Fn(&StepError)) -> Result<Infallible, StepError> {
     for step in steps {
         match step {
             Step::Affinity(cpus) => affinity(cpus)?,
-            Step::MemoryPolicy { mode, nodes } => memory_policy(*mode, nodes)?,
+            Step::MemoryPolicy { mode, nodes, need } => match memory_policy(*mode, nodes) {
+                Err(error) if *need == Need::May && error.is_forbidden() => left_out(&error),
+                other => other?,
+            },
             Step::Exec(exec) => return Err(exec::exec(exec).into()),
         }
     }

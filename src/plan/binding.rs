@@ -13,22 +13,40 @@ pub struct MemoryBinding {
     pub policy: MemPolicy,
     /// Over which nodes; empty where the policy takes none.
     pub nodes: NodeMask,
+    /// Whether the launch may go on without it.
+    pub need: Need,
 }
 
-/// `bind` over the nodes that memory was granted on, or that were named; without
+/// Whether something must be in place before the workload starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It was asked for.
+    Must,
+    /// It was not asked for: where it is forbidden, that is said and no more.
+    May,
+}
+
+/// `bind` over the nodes that memory (and pages beside it) was granted on, or that were named; without
 /// either `preferred-many` over the span, where it has memory.
 pub fn binding(request: &Request, situation: &Situation<'_>, plan: &Plan) -> Option<MemoryBinding> {
-    let granted = plan.allocations.iter().find(|allocation| matches!(allocation.granted, Granted::Mib(_)));
+    let memory = plan.allocations.iter().any(|allocation| matches!(allocation.granted, Granted::Mib(_)));
+    // A mapping of hugepages obeys the policy too, unless the workload binds it itself.
+    let kinds = plan
+        .allocations
+        .iter()
+        .filter(|allocation| matches!(allocation.granted, Granted::Mib(_) | Granted::Pages { .. }));
+    let granted = memory.then(|| kinds.fold(NodeMask::new(), |nodes, allocation| nodes.or(&allocation.nodes())));
     let named = request.memory.as_ref().and_then(|memory| memory.nodes.as_ref());
     let named = named.map(|nodes| nodes.resolve(&situation.machine.node_ids()));
-    let asked = granted.map(|allocation| allocation.nodes()).or(named);
+    let asked = granted.or(named);
     let usual = if asked.is_some() { MemPolicy::Bind } else { MemPolicy::PreferredMany };
     let policy = request.mempolicy.unwrap_or(usual);
+    let need = if asked.is_some() || request.mempolicy.is_some() { Need::Must } else { Need::May };
     if !policy.takes_nodes() {
-        return Some(MemoryBinding { policy, nodes: NodeMask::new() });
+        return Some(MemoryBinding { policy, nodes: NodeMask::new(), need });
     }
     let nodes = asked.unwrap_or_else(|| with_memory(situation, &plan.span));
-    (!nodes.is_empty()).then_some(MemoryBinding { policy, nodes })
+    (!nodes.is_empty()).then_some(MemoryBinding { policy, nodes, need })
 }
 
 /// The nodes of the span that have memory, else the nearest ones that have some.

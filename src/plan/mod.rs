@@ -5,14 +5,15 @@ pub mod binding;
 pub mod pool;
 pub mod refusal;
 
-pub use binding::MemoryBinding;
+pub use binding::{MemoryBinding, Need};
 pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::hint::kubelet::{self, Merged, TieBreak};
+use crate::hint::Amount;
+use crate::hint::kubelet::{self, Explanation, Merged, TieBreak};
 use crate::request::{Merge, Request};
-use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation};
+use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation, store};
 use crate::topology::{CpuSet, Machine, NodeMask};
 
 /// Everything that a plan depends on besides the request.
@@ -54,6 +55,8 @@ pub struct Plan {
     pub proven: bool,
     /// The merged mask; none: no nodes are preferred to others.
     pub affinity: Option<NodeMask>,
+    /// Nodes that an answer may name.
+    pub candidates: NodeMask,
     /// Nodes that something was taken from.
     pub span: NodeMask,
     /// True when all of it lies in one locality and nothing is unknown.
@@ -144,17 +147,19 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
             Err(shortage) => plan.refusal = plan.refusal.or(Some(shortage.into())),
         }
     }
-    let nodes = candidates(situation, &plan.resources);
-    plan.refusal = plan.refusal.or_else(|| refusal::too_many_nodes(request, &nodes));
+    hinted_together(&providers, &mut plan.resources);
+    plan.candidates = candidates(situation, &plan.resources);
+    plan.refusal = plan.refusal.or_else(|| refusal::too_many_nodes(request, &plan.candidates));
     if plan.refusal.is_some() {
         return plan;
     }
-    let merged = merged(request, facts, &nodes, &plan.resources);
+    let merged = merged(request, facts.machine, &plan);
     plan.preferred = merged.preferred;
     plan.proven = merged.proven;
-    plan.affinity = merged.affinity;
+    // Nothing is asked for: all nodes, the kubelet's answer, would look like a wish.
+    plan.affinity = merged.affinity.filter(|_| !plan.resources.is_empty());
     if !request.policy.admits(plan.preferred) {
-        plan.refusal = Some(refusal::by_policy(request, facts.machine, &nodes, &plan));
+        plan.refusal = Some(refusal::by_policy(request, facts.machine, &plan));
         return plan;
     }
     if let Err(refusal) = allocate(request, &providers, situation, &mut plan) {
@@ -163,8 +168,42 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
-    plan.remarks.extend(plan.cpus().and_then(|cpus| pool::not_balanced(facts.machine, cpus)));
+    plan.remarks.extend(isolated(facts.machine, &plan));
+    plan.remarks.extend(
+        request
+            .hugepages
+            .iter()
+            .filter(|pages| pages.rounded())
+            .map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages())),
+    );
     plan
+}
+
+/// The kernel balances no threads among isolated CPUs: they stay where they start.
+fn isolated(machine: &Machine, plan: &Plan) -> Option<String> {
+    let isolated: CpuSet = machine.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+    let granted = isolated.and(plan.cpus()?);
+    (granted.len() > 1).then(|| {
+        format!("CPUs {granted} are isolated: the kernel spreads no threads over them, the command has to pin each one")
+    })
+}
+
+/// Gives each kind of memory the hints of all kinds that are asked for, its own amount first.
+fn hinted_together(providers: &[Box<dyn HintProvider>], resources: &mut [Said]) {
+    let amounts: Vec<(&str, Amount)> =
+        providers.iter().filter_map(|provider| Some((provider.name(), provider.together()?))).collect();
+    let domains = resources.iter().filter(|said| amounts.iter().any(|(name, _)| *name == said.resource));
+    let domain = domains.fold(NodeMask::new(), |domain, said| match &said.offer {
+        Offer::Capacity(capacity) => domain.or(&capacity.domain),
+        _ => domain,
+    });
+    for said in resources {
+        let (own, others): (Vec<_>, Vec<_>) = amounts.iter().partition(|(name, _)| *name == said.resource);
+        if !own.is_empty() {
+            let amounts = own.into_iter().chain(others).map(|(_, amount)| amount.clone()).collect();
+            said.offer = Offer::Capacity(store::capacity(amounts, domain.clone()));
+        }
+    }
 }
 
 /// Nodes that an answer may name: those with CPUs of the pool, and those that
@@ -178,15 +217,51 @@ fn candidates(situation: &Situation<'_>, resources: &[Said]) -> NodeMask {
     })
 }
 
-fn merged(request: &Request, facts: &Facts<'_>, nodes: &NodeMask, resources: &[Said]) -> Merged {
-    let offers: Vec<kubelet::Offer> = resources.iter().map(|said| (&said.offer).into()).collect();
-    let ids: Vec<u32> = nodes.iter().collect();
-    let distance = |from: &u32, to: &u32| facts.machine.distance(*from, *to);
-    let row = |from: &u32| ids.iter().map(|to| distance(from, to)).collect::<Option<Vec<u32>>>();
-    let distances: Option<Vec<Vec<u32>>> = ids.iter().map(row).collect();
-    let tie = if request.prefer_closest { TieBreak::Closest } else { TieBreak::Lowest };
+/// What the merge is asked.
+struct Question {
+    offers: Vec<kubelet::Offer>,
+    nodes: Vec<u32>,
+    distances: Vec<Vec<u32>>,
+    tie: TieBreak,
+}
+
+impl Question {
+    fn new(request: &Request, machine: &Machine, plan: &Plan) -> Question {
+        let nodes: Vec<u32> = plan.candidates.iter().collect();
+        let row = |from: &u32| nodes.iter().map(|to| machine.distance(*from, *to)).collect::<Option<Vec<u32>>>();
+        Question {
+            offers: plan.resources.iter().map(|said| (&said.offer).into()).collect(),
+            distances: nodes.iter().map(row).collect::<Option<Vec<_>>>().unwrap_or_default(),
+            tie: if request.prefer_closest { TieBreak::Closest } else { TieBreak::Lowest },
+            nodes,
+        }
+    }
+}
+
+fn merged(request: &Request, machine: &Machine, plan: &Plan) -> Merged {
+    let question = Question::new(request, machine, plan);
     match request.merge {
-        Merge::Kubelet => kubelet::merge(&offers, &ids, distances.as_deref().unwrap_or(&[]), request.policy, tie),
+        Merge::Kubelet => {
+            let Question { offers, nodes, distances, tie } = &question;
+            kubelet::merge(offers, nodes, distances, request.policy, *tie)
+        }
+    }
+}
+
+/// What led to the merge of a plan: widths, and what each node lacks.
+pub fn explanation(request: &Request, machine: &Machine, plan: &Plan) -> Explanation {
+    let Question { offers, nodes, distances, tie } = &Question::new(request, machine, plan);
+    kubelet::explain(offers, nodes, distances, request.policy, *tie)
+}
+
+/// Where the kinds of memory are taken from: the merged mask, or the best of
+/// their own hints that contains it where it holds too little.
+fn memory_mask(providers: &[Box<dyn HintProvider>], plan: &Plan) -> Option<NodeMask> {
+    let provider = providers.iter().find(|provider| provider.together().is_some())?;
+    let said = plan.resources.iter().find(|said| said.resource == provider.name())?;
+    match &said.offer {
+        Offer::Capacity(capacity) => capacity.best_containing(plan.affinity.as_ref().unwrap_or(&NodeMask::new())),
+        _ => None,
     }
 }
 
@@ -196,9 +271,10 @@ fn allocate(
     situation: &Situation<'_>,
     plan: &mut Plan,
 ) -> Result<(), Refusal> {
+    let memory = memory_mask(providers, plan);
     for provider in providers {
-        let allocation = provider.allocate(plan.affinity.as_ref())?;
-        plan.allocations.push(allocation);
+        let mask = if provider.together().is_some() { memory.as_ref() } else { plan.affinity.as_ref() };
+        plan.allocations.push(provider.allocate(mask)?);
     }
     plan.span = plan.allocations.iter().fold(NodeMask::new(), |span, allocation| span.or(&allocation.nodes()));
     let free = situation.pool.minus(&situation.holdings.cpus);

@@ -2,7 +2,7 @@
 
 use super::{Refusal, RefusalKind, Surroundings};
 use crate::config::Config;
-use crate::request::{Isolated, Request};
+use crate::request::{CpuChoice, Isolated, ListSpec, Request};
 use crate::topology::{CpuSet, Machine};
 
 /// CPUs by what they may be used for.
@@ -41,7 +41,26 @@ pub fn pool(
         Isolated::Also => base.or(&isolated),
         Isolated::Never => base.minus(&isolated),
     };
-    Ok(Pool { exclusive: pool.minus(&config.reserved.cpus), shared })
+    let exclusive = pool.minus(&config.reserved.cpus).minus(&far_from_memory(request, machine)?);
+    Ok(Pool { exclusive, shared })
+}
+
+/// CPUs of unknown node where memory is asked for: none can be near to them.
+fn far_from_memory(request: &Request, machine: &Machine) -> Result<CpuSet, Refusal> {
+    if request.memory.as_ref().is_none_or(|memory| memory.mib.is_none()) {
+        return Ok(CpuSet::new());
+    }
+    let nodeless = machine.cpus.iter().filter(|cpu| cpu.online && cpu.node.is_none());
+    let nodeless: CpuSet = nodeless.map(|cpu| cpu.id).collect();
+    let named = match request.cpus.as_ref().map(|cpus| &cpus.choice) {
+        Some(CpuChoice::List(ListSpec::Ids(list))) => list.and(&nodeless),
+        _ => CpuSet::new(),
+    };
+    if named.is_empty() {
+        return Ok(nodeless);
+    }
+    let message = format!("--cpu-list: the node of {named} is unknown, so that no memory is near: leave --memory out");
+    Err(Refusal { kind: RefusalKind::Impossible, resource: Some("cpu".into()), message })
 }
 
 /// The pool that `--pool` or the configuration states. What `--pool` names and
@@ -87,18 +106,6 @@ pub fn not_online(machine: &Machine, cpus: &CpuSet) -> String {
         ),
         _ => word(&absent, "does not exist", "do not exist"),
     }
-}
-
-/// What is to be said of several isolated CPUs: all threads of a workload that
-/// leaves their spreading to the kernel stay on one of them.
-pub fn not_balanced(machine: &Machine, cpus: &CpuSet) -> Option<String> {
-    let isolated = machine.cpus.iter().filter(|cpu| cpu.isolated && cpus.contains(cpu.id));
-    let isolated: CpuSet = isolated.map(|cpu| cpu.id).collect();
-    let several = cpus.len() > 1 && !isolated.is_empty();
-    several.then(|| {
-        let (word, verb) = if isolated.len() == 1 { ("CPU", "is") } else { ("CPUs", "are") };
-        format!("{word} {isolated} {verb} isolated: the kernel spreads no threads over them, so each has to be pinned")
-    })
 }
 
 fn no_isolated() -> Refusal {

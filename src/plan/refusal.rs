@@ -1,10 +1,11 @@
 //! Why a launch may not go on, for the person who typed it.
 
 use super::{Facts, Plan, Said, place, situation};
+use crate::hint::kubelet::{Explanation, NodeVerdict, ResourceView};
 use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
 use crate::request::{CpuChoice, NodeSpec, Request};
-use crate::resource::{self, Offer, Shortage};
+use crate::resource::{self, HintProvider, Offer, Shortage};
 use crate::topology::{Machine, NodeMask};
 
 /// A refusal.
@@ -117,41 +118,39 @@ fn with_memory(facts: &Facts<'_>, nodes: &NodeMask) -> Result<(), Refusal> {
 }
 
 /// The policy does not admit the merged hint: which resource is the reason.
-pub fn by_policy(request: &Request, machine: &Machine, nodes: &NodeMask, plan: &Plan) -> Refusal {
+pub fn by_policy(request: &Request, machine: &Machine, plan: &Plan) -> Refusal {
     let policy = request.policy.name();
-    let alone = plan.resources.iter().find_map(|said| Some((said, alone(request.policy, said)?)));
+    let explanation = super::explanation(request, machine, plan);
+    let views = plan.resources.iter().zip(&explanation.resources);
+    let alone = views.clone().find_map(|(said, view)| Some((said, alone(request.policy, said, view)?)));
     let (resource, reason) = match alone {
         Some((said, reason)) => (Some(said.resource.clone()), reason),
-        None => together(machine, nodes, plan),
+        None => together(plan, &explanation),
     };
     Refusal { kind: RefusalKind::Policy, resource, message: format!("{policy}: {reason}") }
 }
 
 /// What keeps one resource from being served as the policy wants it, whatever the others say.
-fn alone(policy: Policy, said: &Said) -> Option<String> {
+fn alone(policy: Policy, said: &Said, view: &ResourceView) -> Option<String> {
+    let wanted = resource::spoken(&said.resource, said.wanted);
     let capacity = match &said.offer {
         Offer::NoPreference => return None,
-        Offer::CannotBeMet => {
-            return Some(format!("{} {}: not as many of known locality are free", said.wanted, said.resource));
-        }
+        Offer::CannotBeMet => return Some(format!("{wanted}: not as many of known locality are free")),
         Offer::Capacity(capacity) => capacity,
     };
-    let idle = capacity.min_width();
-    let (free, total) = (widest(capacity, Amount::free), widest(capacity, Amount::total));
-    let (name, wanted) = (&said.resource, said.wanted);
+    let number = |units: u64| resource::number(&said.resource, units);
+    let (free, total) = (number(widest(capacity, Amount::free)), number(widest(capacity, Amount::total)));
+    let one = said.wanted == 1 || said.resource == "memory";
+    let (fits, does) = if one { ("fits", "does") } else { ("fit", "do") };
+    let (idle, narrowest) = (view.preferred_width?, view.narrowest?);
     if policy == Policy::SingleNumaNode && idle > 1 {
-        return Some(format!("{wanted} {name} do not fit any single node (most on one: {total})"));
+        return Some(format!("{wanted} {does} not fit any single node (max {total})"));
     }
-    let narrowest = capacity.narrowest()?;
-    if narrowest <= idle {
-        return None;
+    match idle {
+        _ if narrowest <= idle => None,
+        1 => Some(format!("{wanted} {fits} one node when empty ({total}), but at most {free} free on any node")),
+        _ => Some(format!("{wanted} {fits} {idle} nodes when empty, but {narrowest} are needed now")),
     }
-    Some(match idle {
-        1 => format!(
-            "{wanted} {name} would fit one node when idle (most on one: {total}), but at most {free} are free on any"
-        ),
-        _ => format!("{wanted} {name} would fit {idle} nodes when idle, but need {narrowest} now"),
-    })
 }
 
 /// The most units that a single node of the domain has.
@@ -160,51 +159,52 @@ fn widest(capacity: &Capacity, units: fn(&Amount, &NodeMask) -> u64) -> u64 {
     capacity.domain.iter().map(|node| units(amount, &NodeMask::one(node))).max().unwrap_or(0)
 }
 
+/// Nodes that a refusal speaks of one by one.
+const LISTED: usize = 8;
+
 /// Each resource could be served by itself, but not all by the same nodes.
-fn together(machine: &Machine, nodes: &NodeMask, plan: &Plan) -> (Option<String>, String) {
-    let hinted: Vec<(&Said, &Capacity)> = plan.resources.iter().filter_map(hinted).collect();
-    let widths: Vec<usize> = hinted.iter().map(|(_, capacity)| capacity.min_width()).collect();
-    let widest = widths.iter().copied().max().unwrap_or(0);
-    if let Some(at) = widths.iter().position(|&width| width < widest) {
-        let wide = widths.iter().position(|&width| width == widest).unwrap_or(at);
-        let (narrow, wide) = (&hinted[at].0.resource, &hinted[wide].0.resource);
-        let reason =
-            format!("{wide} needs {widest} nodes, {narrow} prefers {}: they are never on the same nodes", widths[at]);
-        return (Some(wide.clone()), reason);
+fn together(plan: &Plan, explanation: &Explanation) -> (Option<String>, String) {
+    let name = |index: usize| plan.resources[index].resource.clone();
+    let widths = || explanation.resources.iter().enumerate().filter_map(|(at, view)| Some((view.preferred_width?, at)));
+    if let (Some((least, narrow)), Some((most, wide))) =
+        (widths().min_by_key(|pair| pair.0), widths().max_by_key(|pair| pair.0))
+        && least < most
+    {
+        let (narrow, wide) = (name(narrow), name(wide));
+        let reason = format!("{wide} needs {most} nodes, {narrow} prefers {least}: they are never on the same nodes");
+        return (Some(wide), reason);
     }
-    let lacks = |node: u32| {
-        let missing = hinted.iter().filter_map(|(said, capacity)| lacking(said, capacity, node));
-        format!("node {node} lacks {}", missing.collect::<Vec<_>>().join(" and "))
+    let lines = explanation.nodes.iter().take(LISTED).map(|verdict| lacks(plan, verdict));
+    let lines = lines.collect::<Vec<_>>().join(", ");
+    let count = explanation.nodes.len();
+    let more = if count > LISTED { format!(", … ({count} nodes)") } else { String::new() };
+    // The scarcest resource is named as the reason.
+    let views = explanation.resources.iter().enumerate().filter(|(_, view)| !view.any_node);
+    let scarcest = views.min_by_key(|(_, view)| view.alone.len()).map(|(at, _)| name(at));
+    (scarcest, format!("no node has all of it: {lines}{more}"))
+}
+
+fn lacks(plan: &Plan, verdict: &NodeVerdict) -> String {
+    format!("node {} lacks {}", verdict.node, missing(plan, verdict).join(" and "))
+}
+
+/// What a node lacks, in words: `gpu (0 free of 1 needed)`.
+pub fn missing(plan: &Plan, verdict: &NodeVerdict) -> Vec<String> {
+    // The first amount is the resource's own; the others are hinted with it.
+    let own = verdict.lacking.iter().filter(|lacking| lacking.amount == 0);
+    let short = own.map(|lacking| (lacking.resource, lacking.free));
+    let said: Vec<usize> = verdict.lacking.iter().map(|lacking| lacking.resource).collect();
+    let outside = verdict.outside.iter().filter(|at| !said.contains(at)).map(|&at| (at, 0));
+    let words = |(at, free): (usize, u64)| {
+        let Said { resource, wanted, .. } = &plan.resources[at];
+        let number = |units: u64| resource::number(resource, units);
+        format!("{resource} ({} free of {} needed)", number(free), number(*wanted))
     };
-    let lines: Vec<String> = nodes.iter().take(8).map(lacks).collect();
-    let more = if nodes.len() > 8 { format!(", … ({} nodes)", nodes.len()) } else { String::new() };
-    let resource =
-        hinted.iter().min_by_key(|(_, capacity)| serving(capacity, machine)).map(|(said, _)| said.resource.clone());
-    (resource, format!("no node has all of it: {}{more}", lines.join(", ")))
+    short.chain(outside).map(words).collect()
 }
 
-/// How many single nodes could serve it: the scarcest resource is named as the reason.
-fn serving(capacity: &Capacity, machine: &Machine) -> usize {
-    machine.nodes.iter().filter(|node| capacity.holds(&NodeMask::one(node.id))).count()
-}
-
-fn hinted(said: &Said) -> Option<(&Said, &Capacity)> {
-    match &said.offer {
-        Offer::Capacity(capacity) => Some((said, capacity)),
-        _ => None,
-    }
-}
-
-fn lacking(said: &Said, capacity: &Capacity, node: u32) -> Option<String> {
-    let mask = NodeMask::one(node);
-    if capacity.domain.contains(node) && capacity.holds(&mask) {
-        return None;
-    }
-    let free = capacity.amounts.first().map_or(0, |amount| amount.free(&mask));
-    Some(format!("{} ({free} free of {} needed)", said.resource, said.wanted))
-}
-
-/// A smaller request that would be admitted now, as the option to type.
+/// A smaller request that would be admitted now, as options to type: less of
+/// one resource, the one that is the reason first; else less of several.
 pub fn smaller(request: &Request, facts: &Facts<'_>, refusal: &Refusal) -> Option<String> {
     if matches!(refusal.kind, RefusalKind::Usage | RefusalKind::Limit) {
         return None;
@@ -212,10 +212,43 @@ pub fn smaller(request: &Request, facts: &Facts<'_>, refusal: &Refusal) -> Optio
     let situation = situation(request, facts).ok()?;
     let mut providers = resource::providers(request, &situation);
     providers.sort_by_key(|provider| refusal.resource.as_deref() != Some(provider.name()));
-    providers.iter().find_map(|provider| {
-        provider.smaller().into_iter().find_map(|units| {
-            let less = resource::resized(request, provider.name(), units)?;
-            place(&less, facts).admitted.then(|| provider.option(units))
-        })
-    })
+    let admitted = |less: &Request| place(less, facts).admitted;
+    let one = providers.iter().find_map(|provider| {
+        let amounts = provider.smaller().into_iter();
+        let units = amounts
+            .into_iter()
+            .find(|&units| resized(request, provider.as_ref(), units).is_some_and(|less| admitted(&less)))?;
+        Some(provider.option(units))
+    });
+    one.or_else(|| several(request, &providers, admitted))
+}
+
+/// One unit of each, then of each in turn as much as is admitted beside the others.
+fn several(
+    request: &Request,
+    providers: &[Box<dyn HintProvider>],
+    admitted: impl Fn(&Request) -> bool,
+) -> Option<String> {
+    let least = |request: Request, provider: &dyn HintProvider| match provider.smaller().last() {
+        Some(&units) => resized(&request, provider, units),
+        None => Some(request),
+    };
+    let mut best = providers.iter().try_fold(request.clone(), |less, provider| least(less, provider.as_ref()))?;
+    if providers.len() < 2 || !admitted(&best) {
+        return None;
+    }
+    let mut options = Vec::new();
+    for provider in providers {
+        let amounts = std::iter::once(provider.wanted()).chain(provider.smaller());
+        let more = amounts.filter_map(|units| Some((units, resized(&best, provider.as_ref(), units)?)));
+        if let Some((units, more)) = more.into_iter().find(|(_, more)| admitted(more)) {
+            options.push(provider.option(units));
+            best = more;
+        }
+    }
+    Some(options.join(" "))
+}
+
+fn resized(request: &Request, provider: &dyn HintProvider, units: u64) -> Option<Request> {
+    resource::resized(request, provider.name(), units)
 }

@@ -1,10 +1,12 @@
 //! How a placement came about: each resource's hints, the merge, the winner,
 //! and why others lost.
 
+use crate::hint::kubelet::NodeVerdict;
 use crate::hint::{Capacity, TopologyHint};
-use crate::plan::{Facts, Plan, Said};
-use crate::request::{Mib, Request};
-use crate::resource::Offer;
+use crate::plan::refusal::missing;
+use crate::plan::{self, Facts, Plan, Said};
+use crate::request::Request;
+use crate::resource::{self, Offer};
 use crate::topology::NodeMask;
 use std::fmt::Write;
 
@@ -22,10 +24,7 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
     }
     out += &merge(request, plan);
     if plan.refusal.is_none() {
-        out += &losers(plan);
-    }
-    if let Some(refusal) = &plan.refusal {
-        let _ = writeln!(out, "refused ({}): {refusal}", refusal.kind.name());
+        out += &losers(request, facts, plan);
     }
     if request.prefer_closest && all_alike(facts) {
         out += "all distances are equal: which nodes are close is not known\n";
@@ -38,10 +37,7 @@ fn shown(text: &str) -> &str {
 }
 
 fn amount(said: &Said, units: u64) -> String {
-    match said.resource.as_str() {
-        "memory" => Mib(units).to_string(),
-        _ => units.to_string(),
-    }
+    resource::number(&said.resource, units)
 }
 
 fn answer(said: &Said) -> String {
@@ -97,37 +93,15 @@ fn merge(request: &Request, plan: &Plan) -> String {
 }
 
 /// Why each other single node did not win.
-fn losers(plan: &Plan) -> String {
+fn losers(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
     let Some(winner) = plan.affinity.as_ref() else { return String::new() };
-    let hinted: Vec<(&Said, &Capacity)> = plan
-        .resources
-        .iter()
-        .filter_map(|said| match &said.offer {
-            Offer::Capacity(capacity) => Some((said, capacity)),
-            _ => None,
-        })
-        .collect();
-    let nodes: NodeMask = hinted.iter().flat_map(|(_, capacity)| capacity.domain.iter()).collect();
-    let mut out = String::new();
-    for node in nodes.iter().filter(|&node| *winner != NodeMask::one(node)).take(LISTED_LOSERS) {
-        let _ = writeln!(out, "node {node} alone: {}", verdict(&hinted, node));
-    }
-    out
-}
-
-fn verdict(hinted: &[(&Said, &Capacity)], node: u32) -> String {
-    let mask = NodeMask::one(node);
-    let short = hinted.iter().filter(|(_, capacity)| !capacity.domain.contains(node) || !capacity.holds(&mask));
-    let lacks: Vec<String> = short
-        .map(|(said, capacity)| {
-            let free = capacity.amounts.first().map_or(0, |units| units.free(&mask));
-            format!("{} of {} {}", amount(said, free), amount(said, said.wanted), said.resource)
-        })
-        .collect();
-    match lacks.is_empty() {
-        true => "would do as well; a lower one wins".to_owned(),
-        false => format!("only {}", lacks.join(", ")),
-    }
+    let explanation = plan::explanation(request, facts.machine, plan);
+    let others = explanation.nodes.iter().filter(|verdict| *winner != NodeMask::one(verdict.node));
+    let line = |verdict: &NodeVerdict| match missing(plan, verdict) {
+        lacks if lacks.is_empty() => format!("node {} alone: would do as well; a lower one wins\n", verdict.node),
+        lacks => format!("node {} alone: lacks {}\n", verdict.node, lacks.join(", ")),
+    };
+    others.take(LISTED_LOSERS).map(line).collect()
 }
 
 fn all_alike(facts: &Facts<'_>) -> bool {

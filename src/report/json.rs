@@ -86,6 +86,10 @@ fn allocation(allocation: &Allocation) -> Value {
     match &allocation.granted {
         Granted::Cpus(cpus) => drop(value.insert("cpus".into(), json!(cpus.to_string()))),
         Granted::Mib(mib) => drop(value.insert("mib".into(), json!(mib))),
+        Granted::Pages { size, count } => {
+            value.insert("page_size".into(), json!(size.to_string()));
+            value.insert("pages".into(), json!(count));
+        }
         Granted::Devices(devices) => {
             let addresses = devices.iter().map(|device| json!(device.bdf)).collect();
             value.insert("devices".into(), addresses);

@@ -9,6 +9,25 @@ pub use explain::explain;
 
 use comfy_table::Table;
 use comfy_table::presets;
+use std::fmt::Display;
+use std::io::{self, Write};
+
+/// Prints an answer on stdout. A reader that has gone away (`| head`) is no failure.
+///
+/// # Errors
+/// It cannot be written.
+pub fn answer(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Says something on stderr. Nobody may be there to hear it, which stops nothing.
+pub fn say(text: impl Display) {
+    let _ = write!(io::stderr(), "{text}");
+}
 
 /// A plain table: aligned columns, no lines.
 fn table(header: &[&str]) -> Table {

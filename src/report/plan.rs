@@ -50,6 +50,7 @@ fn granted(machine: &Machine, allocation: &Allocation) -> String {
             format!("{cpus} ({} {word})", cores.len())
         }
         Granted::Mib(mib) => Mib(*mib).to_string(),
+        Granted::Pages { size, count } => format!("{count} pages of {size}"),
         Granted::Devices(devices) => devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" "),
     }
 }

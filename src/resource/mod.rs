@@ -2,13 +2,15 @@
 //! to take some.
 
 pub mod cpu;
+pub mod hugepage;
 pub mod memory;
 pub mod pci;
+pub mod store;
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::hint::{Capacity, kubelet};
-use crate::request::{CpuChoice, CpuRequest, Request};
+use crate::hint::{Amount, Capacity, kubelet};
+use crate::request::{CpuChoice, CpuRequest, Mib, PageAmount, PageSize, Request};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -52,6 +54,9 @@ pub fn providers(request: &Request, situation: &Situation<'_>) -> Vec<Box<dyn Hi
     if let Some(cpus) = &request.cpus {
         providers.push(Box::new(cpu::CpuProvider::new(cpus, situation)));
     }
+    for pages in &request.hugepages {
+        providers.push(Box::new(hugepage::HugepageProvider::new(pages, request.memory.as_ref(), situation)));
+    }
     if let Some((memory, mib)) = request.memory.as_ref().and_then(|memory| Some((memory, memory.mib?))) {
         providers.push(Box::new(memory::MemoryProvider::new(mib, memory, situation)));
     }
@@ -72,8 +77,15 @@ pub trait HintProvider {
     /// There is not enough anywhere: no policy can admit it.
     fn offer(&self) -> Result<Offer, Shortage>;
 
+    /// The amount, for kinds of memory: those that are asked for together are
+    /// hinted together.
+    fn together(&self) -> Option<Amount> {
+        None
+    }
+
     /// Takes what was asked for, from these nodes as far as they hold it, then
-    /// from elsewhere; none: from anywhere, lowest ids first.
+    /// from elsewhere; none: from anywhere, lowest ids first. Kinds of memory
+    /// are asked with a mask that holds them all.
     fn allocate(&self, affinity: Option<&NodeMask>) -> Result<Allocation, Shortage>;
 
     /// Amounts below `wanted` that are worth trying when the request is refused, best first.
@@ -88,6 +100,11 @@ pub fn resized(request: &Request, resource: &str, units: u64) -> Option<Request>
     let mut less = request.clone();
     if let Some(device) = less.devices.iter_mut().find(|device| device.class == resource) {
         device.count = u32::try_from(units).ok()?;
+        return Some(less);
+    }
+    let named = |size: PageSize| resource.strip_prefix("hugepages-") == Some(&size.to_string());
+    if let Some(pages) = less.hugepages.iter_mut().find(|pages| named(pages.size)) {
+        pages.amount = PageAmount::Pages(units);
         return Some(less);
     }
     match (resource, &mut less.cpus, &mut less.memory) {
@@ -110,7 +127,7 @@ pub fn amounts_worth_trying(free: impl IntoIterator<Item = u64>, wanted: u64) ->
         Some(*sum)
     });
     let near = (1..=64).map_while(|less| wanted.checked_sub(less));
-    let mut amounts: Vec<u64> = free.iter().copied().chain(sums).chain(near).collect();
+    let mut amounts: Vec<u64> = free.iter().copied().chain(sums).chain(near).chain([1]).collect();
     amounts.retain(|&amount| amount > 0 && amount < wanted);
     amounts.sort_unstable_by(|a, b| b.cmp(a));
     amounts.dedup();
@@ -160,6 +177,24 @@ impl Shortage {
     }
 }
 
+/// An amount of a resource in words: `1 CPU`, `4 CPUs`, `512M of memory`, `2 gpu`.
+pub fn spoken(resource: &str, units: u64) -> String {
+    match (resource, units) {
+        ("cpu", 1) => "1 CPU".to_owned(),
+        ("cpu", _) => format!("{units} CPUs"),
+        ("memory", _) => format!("{} of memory", Mib(units)),
+        (pages, _) if pages.starts_with("hugepages-") => {
+            format!("{units} hugepages of {}", pages.trim_start_matches("hugepages-"))
+        }
+        _ => format!("{units} {resource}"),
+    }
+}
+
+/// The number alone: `4`, `512M`.
+pub fn number(resource: &str, units: u64) -> String {
+    if resource == "memory" { Mib(units).to_string() } else { units.to_string() }
+}
+
 /// `: node 0: 2, node 1: 1, node unknown: 1`; nothing where there is nothing.
 pub fn per_node_text<T: Display>(places: &BTreeMap<Option<u32>, T>) -> String {
     let known = places.iter().filter_map(|(node, units)| Some(format!("node {}: {units}", (*node)?)));
@@ -188,6 +223,13 @@ pub enum Granted {
     Cpus(CpuSet),
     /// MiB of memory.
     Mib(u64),
+    /// Hugepages of one size.
+    Pages {
+        /// Size of a page.
+        size: PageSize,
+        /// How many.
+        count: u64,
+    },
     /// Devices, in the order of their names `0`, `1`, ….
     Devices(Vec<Device>),
 }

@@ -1,7 +1,8 @@
 //! What the machine is: nodes, CPUs, page pools, distances and PCI functions.
 //!
-//! A [`Machine`] is read once and then immutable. What moves between two
-//! launches (free pages, the caller's own cpuset) is not in it.
+//! A [`Machine`] is read once and then immutable. The caller's own cpuset is
+//! not in it; what else moves between two launches (pages, memory, drivers) is
+//! as it was then, and [`sysfs`] reads it again.
 
 pub mod bdf;
 pub mod mask;
@@ -22,6 +23,7 @@ pub use mask::{CpuSet, NodeMask};
 pub use source::TopologySource;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A host, or a description of one, as one value.
@@ -39,6 +41,9 @@ pub struct Machine {
     pub cpus: Vec<Cpu>,
     /// SLIT distances: row and column `i` belong to `nodes[i]`. Empty when unknown.
     pub distances: Vec<Vec<u32>>,
+    /// Free hugepages that are promised to mappings which have not touched them
+    /// yet, by page size in KiB. Only the system as a whole counts them.
+    pub promised_pages: BTreeMap<u64, u64>,
     /// PCI functions in ascending order of their addresses.
     pub pci: Vec<PciFunction>,
     /// What was odd about the description, one sentence each.

@@ -1,8 +1,8 @@
 //! A Machine kept in the run directory, so that a launch need not read it anew.
 //!
 //! It is used only where it is from this boot, of this machine as it is now,
-//! undamaged, and written by root or by the user. What moves (free pages,
-//! drivers) is read live: [`super::sysfs::refresh_pages`].
+//! undamaged, and written by root or by the user. What moves (pages,
+//! memory, drivers) is read again where it matters: `refresh_*` in [`super::sysfs`].
 
 use super::Machine;
 use nix::unistd::geteuid;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub const FILE: &str = "machine.snapshot";
 
 const MAGIC: &[u8; 8] = b"numa-run";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]

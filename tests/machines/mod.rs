@@ -1,9 +1,11 @@
 //! Machines for tests: /sys trees written into a temporary folder, and real
 //! ones captured by others, where they are at hand.
 
-#![allow(clippy::disallowed_methods)]
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "only tests and benches are built with it")]
+#![allow(clippy::disallowed_methods, reason = "tests make and remove files of their own")]
+
+pub mod described;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -143,11 +145,12 @@ pub fn guest(shape: &str) -> (TempDir, PathBuf) {
 
 fn unpack(archive: &Path, folder: &Path, tree: &str) {
     let status = Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(folder).arg(tree).status();
-    assert!(status.expect("tar is installed").success(), "tar cannot unpack {}", archive.display());
+    let hint = "it needs gzip, for the machines of others bzip2 and xz";
+    assert!(status.expect("tar is installed").success(), "tar cannot unpack {} ({hint})", archive.display());
 }
 
 /// A folder in memory where there is one: the trees have thousands of files.
-fn scratch() -> TempDir {
+pub fn scratch() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

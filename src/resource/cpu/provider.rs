@@ -43,7 +43,10 @@ impl CpuProvider {
         );
         let pool = situation.pool.and(&within);
         let stock = stock(&layout, &pool, &situation.holdings.cpus, request);
-        let exactly = explicit::exactly(&request.choice, &pool, situation.machine);
+        let exactly = explicit::exactly(&request.choice, &pool, situation.machine).map(|cpus| match request.smt {
+            SmtMode::OnePerCore => first_threads_of_free_cores(&layout, &cpus),
+            _ => cpus,
+        });
         let held = exactly.as_ref().map(|cpus| explicit::check(cpus, &layout, situation, request.smt));
         let refused = [kind.err(), nodes.err(), held.and_then(Result::err)].into_iter().flatten().next();
         let wanted = match (&request.choice, &exactly) {

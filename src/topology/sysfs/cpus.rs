@@ -9,7 +9,7 @@ const CPUS: &str = "devices/system/cpu";
 /// The CPUs that are online.
 pub(super) fn online(tree: &Tree) -> Result<CpuSet, SysfsError> {
     let path = tree.sys.join(CPUS).join("online");
-    let online: CpuSet = match tree.text(&path) {
+    let online: CpuSet = match tree.text(format!("{CPUS}/online")) {
         Some(text) => text.parse().map_err(|reason| SysfsError::List { path: path.clone(), reason })?,
         // A captured tree may lack the list and still have the CPUs.
         None => tree.numbered(CPUS, "cpu"),

@@ -11,6 +11,7 @@ mod nodes;
 mod pages;
 mod pci;
 
+pub use nodes::refresh_memory;
 pub use pages::refresh_pages;
 pub use pci::refresh_function;
 
@@ -38,7 +39,7 @@ pub enum SysfsError {
 
 /// The machine that `root/sys` describes; `/` is this host.
 pub fn read(root: &Path) -> Result<Machine, SysfsError> {
-    let mut tree = Tree { sys: root.join("sys"), root: root.to_owned(), warnings: Vec::new() };
+    let mut tree = Tree::at(root);
     let online = cpus::online(&tree)?;
     let nodes = nodes::read(&mut tree, &online);
     let mut machine = Machine { source: source(root), nodes, ..Machine::default() };
@@ -46,6 +47,7 @@ pub fn read(root: &Path) -> Result<Machine, SysfsError> {
     machine.cpus = cpus::read(&mut tree, &machine.nodes, &online);
     kinds::read(&tree, &mut machine.cpus);
     memory::read(&tree, &mut machine.nodes);
+    machine.promised_pages = pages::promised(&tree);
     machine.pci = pci::read(&mut tree, &machine);
     machine.warnings = tree.warnings;
     super::check::warn_of_contradictions(&mut machine);
@@ -67,6 +69,10 @@ struct Tree {
 }
 
 impl Tree {
+    fn at(root: &Path) -> Tree {
+        Tree { sys: root.join("sys"), root: root.to_owned(), warnings: Vec::new() }
+    }
+
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = fs::read(self.sys.join(path)).ok()?;
         // Old captures pad files with zero bytes.

@@ -1,10 +1,22 @@
 //! NUMA nodes, their CPUs, memory and distances.
 
 use super::{Tree, pages};
-use crate::topology::{CpuSet, Node, NodeMask};
+use crate::topology::{CpuSet, Machine, Node, NodeMask};
 use std::fs;
+use std::path::Path;
 
 pub(super) const NODES: &str = "devices/system/node";
+
+/// Reads again how much memory each node has: a balloon or hotplug changes it
+/// while the nodes, and so the snapshot, stay. Call this where memory is asked for.
+pub fn refresh_memory(machine: &mut Machine, root: &Path) {
+    let tree = Tree::at(root);
+    let numa = tree.sys.join(NODES).is_dir();
+    for node in &mut machine.nodes {
+        let told = if numa { meminfo(&tree, node.id) } else { fs::read_to_string(root.join("proc/meminfo")).ok() };
+        node.memory_kib = told.map_or(node.memory_kib, |text| total(&text));
+    }
+}
 
 /// The online nodes. Those that are only possible are none.
 pub(super) fn read(tree: &mut Tree, online: &CpuSet) -> Vec<Node> {
@@ -27,11 +39,15 @@ fn node(tree: &mut Tree, id: u32, online: &CpuSet) -> Node {
     let folder = format!("{NODES}/node{id}");
     let listed = tree.list::<CpuSet>(format!("{folder}/cpulist"));
     let cpus = listed.unwrap_or_else(|| tree.numbered(&folder, "cpu")).and(online);
-    let meminfo = tree.text(format!("{folder}/meminfo"));
+    let meminfo = meminfo(tree, id);
     if meminfo.is_none() {
         tree.warn(format!("node {id} does not say how much memory it has: taken as none"));
     }
     Node { id, local_cpus: cpus.clone(), cpus, memory_kib: total(&meminfo.unwrap_or_default()), ..Node::default() }
+}
+
+fn meminfo(tree: &Tree, id: u32) -> Option<String> {
+    tree.text(format!("{NODES}/node{id}/meminfo"))
 }
 
 /// `MemTotal` in KiB, from a node's meminfo or the machine's.

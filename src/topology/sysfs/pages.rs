@@ -3,7 +3,7 @@
 use super::Tree;
 use super::nodes::NODES;
 use crate::topology::{Machine, Node, PagePool};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const GLOBAL: &str = "kernel/mm/hugepages";
@@ -11,8 +11,9 @@ const GLOBAL: &str = "kernel/mm/hugepages";
 /// Reads every pool again. A Machine from a snapshot has old counts: call this
 /// where pages are asked for.
 pub fn refresh_pages(machine: &mut Machine, root: &Path) {
-    let tree = Tree { sys: root.join("sys"), root: root.to_owned(), warnings: Vec::new() };
+    let tree = Tree::at(root);
     read(&tree, &mut machine.nodes);
+    machine.promised_pages = promised(&tree);
 }
 
 /// Fills in the pools. A size that the machine knows is listed on every node.
@@ -28,6 +29,12 @@ pub(super) fn read(tree: &Tree, nodes: &mut [Node]) {
         let folder = folder(node);
         node.pages = sizes.iter().map(|&size_kib| pool(tree, &folder, size_kib)).collect();
     }
+}
+
+/// Free pages that are promised to mappings, by size.
+pub(super) fn promised(tree: &Tree) -> BTreeMap<u64, u64> {
+    let count = |size: u64| tree.number(format!("{GLOBAL}/hugepages-{size}kB/resv_hugepages"));
+    sizes(tree, GLOBAL).filter_map(|size| Some((size, count(size)?))).collect()
 }
 
 fn sizes<'a>(tree: &'a Tree, folder: &str) -> impl Iterator<Item = u64> + use<'a> {

@@ -11,7 +11,7 @@ const DEVICES: &str = "bus/pci/devices";
 /// Reads a function's driver and interfaces again: they move while the list
 /// of functions, and so the snapshot, stays.
 pub fn refresh_function(function: &mut PciFunction, root: &Path) {
-    let tree = Tree { sys: root.join("sys"), root: root.to_owned(), warnings: Vec::new() };
+    let tree = Tree::at(root);
     let folder = format!("{DEVICES}/{}", function.bdf);
     function.driver = driver(&tree, &folder);
     function.interfaces = interfaces(&tree, &folder);
