@@ -34,7 +34,12 @@ impl Landing {
 
     /// Whether the memory lies on these nodes, each of them, and on no other.
     pub fn pages_only_on(&self, nodes: &[u32]) -> bool {
-        self.pages.keys().eq(nodes) && self.pages.values().sum::<u64>() >= TOUCHED_PAGES
+        self.pages.keys().eq(nodes) && self.touched() >= TOUCHED_PAGES
+    }
+
+    /// All pages of its memory.
+    pub fn touched(&self) -> u64 {
+        self.pages.values().sum()
     }
 
     /// A variable that it was given.
