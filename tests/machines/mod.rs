@@ -129,6 +129,26 @@ pub fn captured(path: &str) -> Option<PathBuf> {
     Some(file)
 }
 
+/// A file of the machines that were captured from the QEMU guest.
+pub fn guest_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines/guest").join(name)
+}
+
+/// The root of a machine that was captured from the QEMU guest, and the folder that holds it.
+pub fn guest(shape: &str) -> (TempDir, PathBuf) {
+    let folder = scratch();
+    let root = folder.path().join(shape);
+    fs::create_dir(&root).unwrap();
+    unpack(&guest_file(&format!("{shape}.tar.gz")), &root, ".");
+    (folder, root)
+}
+
+fn unpack(archive: &Path, folder: &Path, tree: &str) {
+    let status = Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(folder).arg(tree).status();
+    let hint = "it needs gzip, for the machines of others bzip2 and xz";
+    assert!(status.expect("tar is installed").success(), "tar cannot unpack {} ({hint})", archive.display());
+}
+
 /// A folder in memory where there is one: the trees have thousands of files.
 pub fn scratch() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
@@ -139,12 +159,7 @@ pub fn scratch() -> TempDir {
 pub fn unpacked(archive: &str, tree: &str) -> Option<(TempDir, PathBuf)> {
     let archive = captured(archive)?;
     let folder = scratch();
-    let status = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder.path()).arg(tree).status();
-    assert!(
-        status.expect("tar is installed").success(),
-        "tar cannot unpack {} (it needs bzip2 and xz)",
-        archive.display()
-    );
+    unpack(&archive, folder.path(), tree);
     let root = if tree == "sys" { folder.path().to_owned() } else { folder.path().join(tree) };
     Some((folder, root))
 }

@@ -1,14 +1,9 @@
 //! The guest is the machine that its shape describes: without that, no other test here means anything.
 
-use crate::sys::{attribute, functions, read};
+use crate::sys::{IGB, attribute, functions, node, read};
 use std::path::Path;
 
-const IGB: &str = "0x8086:0x10c9";
 const FOUR_NODES: [&str; 4] = ["10 12 21 21", "12 10 21 21", "21 21 10 12", "21 21 12 10"];
-
-fn node(node: u32, attribute: &str) -> String {
-    read(&format!("/sys/devices/system/node/node{node}/{attribute}"))
-}
 
 fn nodes(list: &str) -> String {
     read(&format!("/sys/devices/system/node/{list}"))

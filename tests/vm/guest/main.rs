@@ -3,5 +3,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)] // The guest is thrown away.
 
-mod machine;
+mod landing;
 mod sys;
+
+mod cpus;
+mod devices;
+mod launch;
+mod machine;
+mod nodes;
+mod topo;

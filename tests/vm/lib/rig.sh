@@ -12,4 +12,4 @@ digest() { sha256sum | cut -c1-16; }
 last_words() { tail -n 3 "$1" 2>/dev/null | tr -d '\r' | tr '\n' ' ' | cut -c1-160; }
 
 # shellcheck disable=SC1090 # Each of them is checked by itself.
-for part in apt tools image shape tests; do source "$HERE/lib/$part.sh"; done
+for part in apt tools image shape tests capture; do source "$HERE/lib/$part.sh"; done
