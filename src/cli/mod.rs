@@ -122,6 +122,8 @@ pub enum DebugWhat {
     Devices,
     /// Hinting memory
     Memory,
+    /// Placing all resources together
+    Place,
 }
 
 impl Cli {
