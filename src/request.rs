@@ -174,8 +174,10 @@ pub struct DeviceRequest {
 /// The merger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Merge {
-    /// As the kubelet's Topology Manager merges hints.
+    /// All resources are placed together, each in proportion to the others.
     #[default]
+    Relative,
+    /// As the kubelet's Topology Manager merges hints.
     Kubelet,
 }
 
@@ -233,6 +235,7 @@ impl Merge {
     /// The word for it on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Merge::Relative => "relative",
             Merge::Kubelet => "kubelet",
         }
     }

@@ -36,6 +36,11 @@ impl Policy {
         }
     }
 
+    /// True when nodes are chosen for what they hold together.
+    pub const fn seeks_alignment(self) -> bool {
+        !matches!(self, Policy::None)
+    }
+
     /// True when a merged hint that is, or is not, preferred is let through.
     pub const fn admits(self, preferred: bool) -> bool {
         match self {

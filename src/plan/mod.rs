@@ -2,19 +2,19 @@
 
 pub mod alignment;
 pub mod binding;
+mod kubelet;
 pub mod pool;
 pub mod refusal;
+mod relative;
 
 pub use binding::{MemoryBinding, Need};
+pub use kubelet::explanation;
 pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::hint::Amount;
-use crate::hint::kubelet::{self, Explanation, Merged, TieBreak};
-use crate::hint::policy::Policy;
 use crate::request::{Merge, Request};
-use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation, store};
+use crate::resource::{self, Allocation, Granted, Offer, Situation};
 use crate::topology::{CpuSet, Machine, NodeMask};
 
 /// Everything that a plan depends on besides the request.
@@ -56,6 +56,9 @@ pub struct Plan {
     pub proven: bool,
     /// The merged mask; none: no nodes are preferred to others.
     pub affinity: Option<NodeMask>,
+    /// Of the resources-relative merge: how much of everything is where its part
+    /// of all the others is, and the mean distance between different resources.
+    pub score: Option<Score>,
     /// Nodes that an answer may name.
     pub candidates: NodeMask,
     /// Nodes that something was taken from.
@@ -76,6 +79,15 @@ pub struct Plan {
     pub remarks: Vec<String>,
     /// Why the launch may not go on.
     pub refusal: Option<Refusal>,
+}
+
+/// How good a placement of the resources-relative merge is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// 1 when every node of the span has its full part of everything.
+    pub aligned_share: f64,
+    /// Mean distance, there and back, between units of different resources.
+    pub mean_distance: f64,
 }
 
 /// What one resource said before the merge.
@@ -148,22 +160,19 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
             Err(shortage) => plan.refusal = plan.refusal.or(Some(shortage.into())),
         }
     }
-    hinted_together(&providers, &mut plan.resources);
+    if request.merge == Merge::Kubelet {
+        kubelet::hinted_together(&providers, &mut plan.resources);
+    }
     plan.candidates = candidates(situation, &plan.resources);
     plan.refusal = plan.refusal.or_else(|| refusal::too_many_nodes(request, &plan.candidates));
     if plan.refusal.is_some() {
         return plan;
     }
-    let merged = merged(request, facts.machine, &plan);
-    plan.preferred = merged.preferred;
-    plan.proven = merged.proven;
-    // Nothing is asked for: all nodes, the kubelet's answer, would look like a wish.
-    plan.affinity = merged.affinity.filter(|_| !plan.resources.is_empty());
-    if !request.policy.admits(plan.preferred) {
-        plan.refusal = Some(refusal::by_policy(request, facts.machine, &plan));
-        return plan;
-    }
-    if let Err(refusal) = allocate(request, &providers, situation, &mut plan) {
+    let granted = match request.merge {
+        Merge::Relative => relative::grant(request, situation, &providers, &mut plan),
+        Merge::Kubelet => kubelet::grant(request, situation, &providers, &mut plan),
+    };
+    if let Err(refusal) = granted.and_then(|()| follow_up(request, situation, &mut plan)) {
         plan.refusal = Some(refusal);
         return plan;
     }
@@ -189,24 +198,6 @@ fn isolated(machine: &Machine, plan: &Plan) -> Option<String> {
     })
 }
 
-/// Gives each kind of memory the hints of all kinds that are asked for, its own amount first.
-fn hinted_together(providers: &[Box<dyn HintProvider>], resources: &mut [Said]) {
-    let amounts: Vec<(&str, Amount)> =
-        providers.iter().filter_map(|provider| Some((provider.name(), provider.together()?))).collect();
-    let domains = resources.iter().filter(|said| amounts.iter().any(|(name, _)| *name == said.resource));
-    let domain = domains.fold(NodeMask::new(), |domain, said| match &said.offer {
-        Offer::Capacity(capacity) => domain.or(&capacity.domain),
-        _ => domain,
-    });
-    for said in resources {
-        let (own, others): (Vec<_>, Vec<_>) = amounts.iter().partition(|(name, _)| *name == said.resource);
-        if !own.is_empty() {
-            let amounts = own.into_iter().chain(others).map(|(_, amount)| amount.clone()).collect();
-            said.offer = Offer::Capacity(store::capacity(amounts, domain.clone()));
-        }
-    }
-}
-
 /// Nodes that an answer may name: those with CPUs of the pool, and those that
 /// hold what is asked for.
 fn candidates(situation: &Situation<'_>, resources: &[Said]) -> NodeMask {
@@ -218,76 +209,9 @@ fn candidates(situation: &Situation<'_>, resources: &[Said]) -> NodeMask {
     })
 }
 
-/// What the merge is asked.
-struct Question {
-    offers: Vec<kubelet::Offer>,
-    nodes: Vec<u32>,
-    distances: Vec<Vec<u32>>,
-    tie: TieBreak,
-}
-
-impl Question {
-    fn new(request: &Request, machine: &Machine, plan: &Plan) -> Question {
-        let nodes: Vec<u32> = plan.candidates.iter().collect();
-        let row = |from: &u32| nodes.iter().map(|to| machine.distance(*from, *to)).collect::<Option<Vec<u32>>>();
-        Question {
-            offers: plan.resources.iter().map(|said| (&said.offer).into()).collect(),
-            distances: nodes.iter().map(row).collect::<Option<Vec<_>>>().unwrap_or_default(),
-            tie: if request.prefer_closest { TieBreak::Closest } else { TieBreak::Lowest },
-            nodes,
-        }
-    }
-}
-
-fn merged(request: &Request, machine: &Machine, plan: &Plan) -> Merged {
-    let question = Question::new(request, machine, plan);
-    match request.merge {
-        Merge::Kubelet => {
-            let Question { offers, nodes, distances, tie } = &question;
-            kubelet::merge(offers, nodes, distances, request.policy, *tie)
-        }
-    }
-}
-
-/// What led to the merge of a plan: widths, and what each node lacks.
-pub fn explanation(request: &Request, machine: &Machine, plan: &Plan) -> Explanation {
-    let Question { offers, nodes, distances, tie } = &Question::new(request, machine, plan);
-    kubelet::explain(offers, nodes, distances, request.policy, *tie)
-}
-
-/// Where the kinds of memory are taken from: the merged mask, or the best of
-/// their own hints that contains it where it holds too little.
-fn memory_mask(providers: &[Box<dyn HintProvider>], plan: &Plan) -> Option<NodeMask> {
-    let provider = providers.iter().find(|provider| provider.together().is_some())?;
-    let said = plan.resources.iter().find(|said| said.resource == provider.name())?;
-    match &said.offer {
-        Offer::Capacity(capacity) => capacity.best_containing(plan.affinity.as_ref().unwrap_or(&NodeMask::new())),
-        _ => None,
-    }
-}
-
-/// The nodes to take from first. `single-numa-node` answers the only node that
-/// there is with no mask, as the kubelet does; what is on it still goes before
-/// what is of unknown locality.
-fn near(request: &Request, plan: &Plan) -> Option<NodeMask> {
-    let only = request.policy == Policy::SingleNumaNode && plan.candidates.len() == 1;
-    plan.affinity.clone().or_else(|| only.then(|| plan.candidates.clone()))
-}
-
-fn allocate(
-    request: &Request,
-    providers: &[Box<dyn HintProvider>],
-    situation: &Situation<'_>,
-    plan: &mut Plan,
-) -> Result<(), Refusal> {
-    let memory = memory_mask(providers, plan);
-    let near = near(request, plan);
-    for provider in providers {
-        let mask = if provider.together().is_some() { memory.as_ref() } else { near.as_ref() };
-        plan.allocations.push(provider.allocate(mask)?);
-    }
+/// What depends on what was granted: the span, the shared pool, the memory policy.
+fn follow_up(request: &Request, situation: &Situation<'_>, plan: &mut Plan) -> Result<(), Refusal> {
     plan.span = plan.allocations.iter().fold(NodeMask::new(), |span, allocation| span.or(&allocation.nodes()));
-    let free = situation.pool.minus(&situation.holdings.cpus);
     if request.shared_cpus > 0 {
         let none = CpuSet::new();
         let granted = plan.cpus().unwrap_or(&none);
@@ -295,7 +219,7 @@ fn allocate(
             request.cpus.as_ref().map_or_else(Default::default, |cpus| (cpus.options.strict_reservation, cpus.smt));
         plan.shared_cpus = resource::cpu::shared(strict, smt, situation, granted)?;
     }
-    plan.pool = free;
+    plan.pool = situation.pool.minus(&situation.holdings.cpus);
     plan.memory = binding::binding(request, situation, plan);
     refusal::no_nodes(request, plan)
 }

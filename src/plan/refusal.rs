@@ -167,6 +167,24 @@ pub fn by_policy(request: &Request, machine: &Machine, plan: &Plan) -> Refusal {
     Refusal { kind: RefusalKind::Policy, resource, message: format!("{policy}: {reason}") }
 }
 
+/// The placement is wider than the policy, or an idle machine, allows: which resource is the reason.
+pub fn by_width(request: &Request, machine: &Machine, plan: &Plan, idle: usize, now: usize) -> Refusal {
+    let refusal = by_policy(request, machine, plan);
+    let explanation = super::explanation(request, machine, plan);
+    let views = plan.resources.iter().zip(&explanation.resources);
+    if request.policy == Policy::SingleNumaNode
+        || views.into_iter().any(|(said, view)| alone(request.policy, said, view).is_some())
+    {
+        return refusal;
+    }
+    let lines: Vec<String> = explanation.nodes.iter().take(LISTED).map(|verdict| lacks(plan, verdict)).collect();
+    let nodes = if idle == 1 { "one node".to_owned() } else { format!("{idle} nodes") };
+    let policy = request.policy.name();
+    let message =
+        format!("{policy}: all of it fits {nodes} when empty, but {now} are needed now: {}", lines.join(", "));
+    Refusal { message, ..refusal }
+}
+
 /// What keeps one resource from being served as the policy wants it, whatever the others say.
 fn alone(policy: Policy, said: &Said, view: &ResourceView) -> Option<String> {
     let wanted = resource::spoken(&said.resource, said.wanted);

@@ -89,7 +89,10 @@ fn merge(request: &Request, plan: &Plan) -> String {
         plan.affinity.as_ref().map_or_else(|| "no nodes in particular".to_owned(), |mask| format!("{{{mask}}}"));
     let preferred = if plan.preferred { "preferred" } else { "not preferred" };
     let proven = if plan.proven { "" } else { " (a better answer was not ruled out)" };
-    format!("merge {}: {nodes}, {preferred}{proven}; policy {}\n", request.merge.name(), request.policy.name())
+    let score = plan.score.map_or_else(String::new, |score| {
+        format!(", aligned share {:.3}, mean distance {:.1}", score.aligned_share, score.mean_distance)
+    });
+    format!("merge {}: {nodes}, {preferred}{score}{proven}; policy {}\n", request.merge.name(), request.policy.name())
 }
 
 /// Why each other single node did not win.

@@ -20,6 +20,8 @@ pub fn plan(request: &Request, plan: &Plan) -> Value {
         "preferred": plan.preferred,
         "aligned": plan.admitted && plan.aligned,
         "proven": plan.proven,
+        "aligned_share": plan.score.map(|score| score.aligned_share),
+        "mean_distance": plan.score.map(|score| score.mean_distance),
         "policy": request.policy.name(),
         "merge": request.merge.name(),
         "affinity": plan.affinity.as_ref().map(ids),

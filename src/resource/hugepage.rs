@@ -1,11 +1,12 @@
 //! Hugepages of one size, in pages.
 
 use super::store::{self, Place, Store};
-use super::{Allocation, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
+use super::{Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
 use crate::hint::Amount;
+use crate::hint::relative::Kind;
 use crate::request::{HugepageRequest, MemoryRequest, PageSize};
 use crate::topology::{Machine, NodeMask};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// No node has more; a description that says so must not overflow a sum over nodes.
 const MOST: u64 = u64::MAX >> 16;
@@ -37,6 +38,18 @@ impl HugepageProvider {
         let store = Store { wanted: request.pages(), places };
         let name = format!("hugepages-{}", request.size);
         HugepageProvider { name, size: request.size, store, sizes: sizes(situation.machine) }
+    }
+
+    fn granted(&self, per_node: BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
+        if per_node.values().sum::<u64>() < self.store.wanted {
+            return Err(self.shortage().unwrap_or_else(|| Shortage::of(&self.name, self.store.wanted, 0)));
+        }
+        Ok(Allocation {
+            resource: self.name.clone(),
+            per_node,
+            unknown: 0,
+            granted: Granted::Pages { size: self.size, count: self.store.wanted },
+        })
     }
 
     fn shortage(&self) -> Option<Shortage> {
@@ -79,12 +92,15 @@ impl HintProvider for HugepageProvider {
 
     fn allocate(&self, affinity: Option<&NodeMask>) -> Result<Allocation, Shortage> {
         let all = self.store.places.values().map(|place| place.lead).collect();
-        let per_node = self.store.take(affinity.unwrap_or(&all));
-        if per_node.values().sum::<u64>() < self.store.wanted {
-            return Err(self.shortage().unwrap_or_else(|| Shortage::of(&self.name, self.store.wanted, 0)));
-        }
-        let granted = Granted::Pages { size: self.size, count: self.store.wanted };
-        Ok(Allocation { resource: self.name.clone(), per_node, unknown: 0, granted })
+        self.granted(self.store.take(affinity.unwrap_or(&all)))
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::of(Kind::Pages, &self.store.amount())
+    }
+
+    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
+        self.granted(self.store.take_on(units))
     }
 
     fn smaller(&self) -> Vec<u64> {

@@ -1,10 +1,12 @@
 //! Memory of nodes, accounted in MiB.
 
 use super::store::{self, Place, Store};
-use super::{Allocation, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
+use super::{Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
 use crate::hint::Amount;
+use crate::hint::relative::Kind;
 use crate::request::{MemoryRequest, Mib};
 use crate::topology::{Node, NodeMask};
+use std::collections::BTreeMap;
 
 /// What a node may give away: its memory less what is reserved and what its
 /// hugepage pools have taken out of it.
@@ -22,6 +24,13 @@ impl MemoryProvider {
         let nodes = store::nodes(request.nodes.as_ref(), request.kind, situation);
         let places = nodes.map(|(node, lead)| (node.id, place(node, lead, situation))).collect();
         MemoryProvider(Store { wanted, places })
+    }
+
+    fn granted(&self, per_node: BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
+        if per_node.values().sum::<u64>() < self.0.wanted {
+            return Err(self.shortage().unwrap_or_else(|| Shortage::of("memory", self.0.wanted, 0)));
+        }
+        Ok(Allocation { resource: "memory".into(), per_node, unknown: 0, granted: Granted::Mib(self.0.wanted) })
     }
 
     fn shortage(&self) -> Option<Shortage> {
@@ -64,11 +73,15 @@ impl HintProvider for MemoryProvider {
 
     fn allocate(&self, affinity: Option<&NodeMask>) -> Result<Allocation, Shortage> {
         let all = self.0.places.values().map(|place| place.lead).collect();
-        let per_node = self.0.take(affinity.unwrap_or(&all));
-        if per_node.values().sum::<u64>() < self.0.wanted {
-            return Err(self.shortage().unwrap_or_else(|| Shortage::of("memory", self.0.wanted, 0)));
-        }
-        Ok(Allocation { resource: "memory".into(), per_node, unknown: 0, granted: Granted::Mib(self.0.wanted) })
+        self.granted(self.0.take(affinity.unwrap_or(&all)))
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::of(Kind::Memory, &self.0.amount())
+    }
+
+    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
+        self.granted(self.0.take_on(units))
     }
 
     fn smaller(&self) -> Vec<u64> {

@@ -9,7 +9,7 @@ pub mod store;
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::hint::{Amount, Capacity, kubelet};
+use crate::hint::{Amount, Capacity, kubelet, relative};
 use crate::request::{CpuChoice, CpuRequest, Mib, PageAmount, PageSize, Request};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::cmp::Ordering;
@@ -89,6 +89,16 @@ pub trait HintProvider {
     /// are asked with a mask that holds them all.
     fn allocate(&self, affinity: Option<&NodeMask>) -> Result<Allocation, Shortage>;
 
+    /// The request by numbers, for a merge that places all resources together.
+    fn counts(&self) -> Counts;
+
+    /// Takes so many units from each locality, and the rest from where it is
+    /// unknown; an error where that cannot be had exactly.
+    ///
+    /// # Errors
+    /// The numbers do not fit, such as half a core where cores are whole.
+    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage>;
+
     /// Amounts below `wanted` that are worth trying when the request is refused, best first.
     fn smaller(&self) -> Vec<u64>;
 
@@ -133,6 +143,47 @@ pub fn amounts_worth_trying(free: impl IntoIterator<Item = u64>, wanted: u64) ->
     amounts.sort_unstable_by(|a, b| b.cmp(a));
     amounts.dedup();
     amounts
+}
+
+/// A request by numbers. Units are CPUs, or cores where only whole ones are
+/// handed out; devices; pages; MiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// What kind of thing it is.
+    pub kind: relative::Kind,
+    /// Units to place.
+    pub units: u64,
+    /// Further units that only what is of unknown locality can give.
+    pub unknown: u64,
+    /// Units free by locality.
+    pub free: BTreeMap<u32, u64>,
+    /// Units by locality with everything allocatable free.
+    pub total: BTreeMap<u32, u64>,
+}
+
+impl Counts {
+    /// The numbers of an amount; units beyond what known localities have free
+    /// are of unknown locality.
+    pub fn of(kind: relative::Kind, amount: &Amount) -> Counts {
+        let mut counts = Counts { kind, ..Counts::default() };
+        for supply in &amount.supply {
+            if let Some(node) = supply.nodes.first() {
+                *counts.free.entry(node).or_default() += supply.free;
+                *counts.total.entry(node).or_default() += supply.total;
+            }
+        }
+        counts.units = amount.wanted.min(counts.free.values().sum());
+        counts.unknown = amount.wanted - counts.units;
+        counts
+    }
+}
+
+/// Device classes that are not asked for: what is free of them by locality. A
+/// placement that needs none of them keeps off their nodes.
+pub fn unasked(request: &Request, situation: &Situation<'_>) -> Vec<BTreeMap<u32, u64>> {
+    let asked = |class: &&pci::Class| request.devices.iter().any(|device| device.class == class.name);
+    let others = pci::CLASSES.iter().filter(|class| !asked(class));
+    others.map(|class| pci::PciProvider::new(class, 0, situation).counts().free).collect()
 }
 
 /// One of the three answers of a provider; the fourth, that it is impossible, is an error.

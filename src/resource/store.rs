@@ -53,6 +53,22 @@ impl Store {
         taken
     }
 
+    /// Takes so much from each locality, from its nodes the lowest one first;
+    /// less where they hold less.
+    pub fn take_on(&self, units: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
+        let mut left = units.clone();
+        let mut taken = BTreeMap::new();
+        for (&node, place) in &self.places {
+            let Some(left) = left.get_mut(&place.lead) else { continue };
+            let units = place.free.min(*left);
+            *left -= units;
+            if units > 0 {
+                taken.insert(node, units);
+            }
+        }
+        taken
+    }
+
     /// Amounts below what was wanted that are worth trying.
     pub fn smaller(&self) -> Vec<u64> {
         let mut by_lead: BTreeMap<u32, u64> = BTreeMap::new();

@@ -2,11 +2,12 @@
 
 use super::explicit;
 use super::first_threads_of_free_cores;
-use super::{Ask, CpuError, CpuLayout, CpuOptions, SmtMode, Stock, alloc, capacity, exclusive_free};
+use super::{Ask, CpuError, CpuLayout, CpuOptions, SmtMode, Stock, alloc, capacity, exclusive_free, take};
 use crate::hint::Capacity;
+use crate::hint::relative::Kind;
 use crate::request::{CpuChoice, CpuRequest};
 use crate::resource::{
-    Allocation, Granted, HintProvider, Offer, Shortage, Situation, amounts_worth_trying, per_node_text,
+    Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, amounts_worth_trying, per_node_text,
 };
 use crate::topology::{CpuSet, NodeMask};
 use std::collections::BTreeMap;
@@ -120,6 +121,30 @@ impl CpuProvider {
         format!("not enough {what}: {} wanted, {free} free{}{allowed}", self.wanted, per_node_text(&places))
     }
 
+    /// 2 where cores of two threads are handed out whole, else 1.
+    fn cpus_per_unit(&self) -> u64 {
+        match self.options.full_cores && self.layout.is_uniform() && self.smt != SmtMode::OnePerCore {
+            true => self.layout.threads_per_core() as u64,
+            false => 1,
+        }
+    }
+
+    fn take(&self, free: &CpuSet, wanted: usize) -> Result<CpuSet, Shortage> {
+        let short = |error: CpuError| Shortage {
+            message: error.to_string(),
+            ..Shortage::of("cpu", wanted as u64, free.len() as u64)
+        };
+        take(&self.layout, free, wanted, &self.options).map_err(short)
+    }
+
+    fn granted(&self, cpus: CpuSet) -> Allocation {
+        let mut per_node = BTreeMap::new();
+        let node = |cpu: u32| self.layout.place(cpu).and_then(|place| place.node);
+        cpus.iter().filter_map(node).for_each(|node| *per_node.entry(node).or_default() += 1);
+        let unknown = cpus.len() as u64 - per_node.values().sum::<u64>();
+        Allocation { resource: "cpu".into(), per_node, unknown, granted: Granted::Cpus(cpus) }
+    }
+
     fn grant(&self, affinity: Option<&NodeMask>) -> Result<CpuSet, CpuError> {
         let ask = Ask {
             wanted: self.wanted,
@@ -168,11 +193,35 @@ impl HintProvider for CpuProvider {
                 self.shortage().unwrap_or_else(|| Shortage { message: error.to_string(), ..short() })
             })?,
         };
-        let mut per_node = BTreeMap::new();
-        let node = |cpu: u32| self.layout.place(cpu).and_then(|place| place.node);
-        cpus.iter().filter_map(node).for_each(|node| *per_node.entry(node).or_default() += 1);
-        let unknown = cpus.len() as u64 - per_node.values().sum::<u64>();
-        Ok(Allocation { resource: "cpu".into(), per_node, unknown, granted: Granted::Cpus(cpus) })
+        Ok(self.granted(cpus))
+    }
+
+    fn counts(&self) -> Counts {
+        let scale = self.cpus_per_unit();
+        let amount = self.capacity().amounts.swap_remove(0);
+        let mut counts = Counts::of(Kind::Cpus, &amount);
+        for units in [&mut counts.units, &mut counts.unknown]
+            .into_iter()
+            .chain(counts.free.values_mut())
+            .chain(counts.total.values_mut())
+        {
+            *units /= scale;
+        }
+        counts
+    }
+
+    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
+        if self.exactly.is_some() || self.options.spread_nodes {
+            return self.allocate(Some(&units.keys().copied().collect()));
+        }
+        let mut cpus = CpuSet::new();
+        for (&node, &count) in units {
+            let free = self.stock.free.and(&self.layout.cpus_on(&NodeMask::one(node)));
+            cpus = cpus.or(&self.take(&free, (count * self.cpus_per_unit()) as usize)?);
+        }
+        let nodeless = self.layout.cpus().minus(&self.layout.cpus_on(&self.layout.nodes()));
+        let rest = self.take(&self.stock.free.and(&nodeless), self.wanted.saturating_sub(cpus.len()))?;
+        Ok(self.granted(cpus.or(&rest)))
     }
 
     fn smaller(&self) -> Vec<u64> {

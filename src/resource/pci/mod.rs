@@ -2,8 +2,10 @@
 
 pub mod choose;
 
-use super::{Allocation, Device, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
+use super::{Allocation, Counts, Device, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
 use crate::assume::State;
+use crate::hint::relative::Kind;
+use crate::hint::{Amount, Supply};
 use crate::topology::{NodeMask, PciFunction};
 use choose::{Candidate, DeviceState};
 use std::collections::BTreeMap;
@@ -70,6 +72,14 @@ impl PciProvider {
 
     fn free(&self) -> impl Iterator<Item = &Candidate<Device>> {
         self.candidates.iter().filter(|candidate| candidate.state == DeviceState::Free)
+    }
+
+    fn granted(&self, devices: Vec<Device>) -> Allocation {
+        let mut per_node = BTreeMap::new();
+        devices.iter().filter_map(|device| device.node).for_each(|node| *per_node.entry(node).or_default() += 1);
+        let unknown = devices.iter().filter(|device| device.node.is_none()).count() as u64;
+        let resource = self.class.name.to_owned();
+        Allocation { resource, per_node, unknown, granted: Granted::Devices(devices) }
     }
 
     fn shortage(&self) -> Option<Shortage> {
@@ -141,11 +151,40 @@ impl HintProvider for PciProvider {
         if devices.len() < self.wanted as usize {
             return Err(self.shortage().unwrap_or_else(|| Shortage::of(self.class.name, self.wanted.into(), 0)));
         }
-        let mut per_node = BTreeMap::new();
-        devices.iter().filter_map(|device| device.node).for_each(|node| *per_node.entry(node).or_default() += 1);
-        let unknown = devices.iter().filter(|device| device.node.is_none()).count() as u64;
-        let resource = self.class.name.to_owned();
-        Ok(Allocation { resource, per_node, unknown, granted: Granted::Devices(devices) })
+        Ok(self.granted(devices))
+    }
+
+    fn counts(&self) -> Counts {
+        let lead = |candidate: &Candidate<Device>| {
+            candidate.nodes.as_ref()?.first().and_then(|&node| u32::try_from(node).ok())
+        };
+        let supply = |candidate: &Candidate<Device>| Supply {
+            nodes: lead(candidate).into_iter().collect(),
+            free: u64::from(candidate.state == DeviceState::Free),
+            total: 1,
+        };
+        let supply = self.candidates.iter().map(supply).collect();
+        Counts::of(Kind::Devices, &Amount { wanted: self.wanted.into(), supply })
+    }
+
+    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
+        let mut left = units.clone();
+        let mut unknown = u64::from(self.wanted).saturating_sub(units.values().sum());
+        let mut take = |candidate: &&Candidate<Device>| {
+            let lead = candidate.nodes.as_ref().and_then(|nodes| u32::try_from(*nodes.first()?).ok());
+            let room = match lead {
+                Some(lead) => left.entry(lead).or_default(),
+                None => &mut unknown,
+            };
+            let taken = *room > 0;
+            *room -= u64::from(taken);
+            taken
+        };
+        let devices: Vec<Device> = self.free().filter(&mut take).map(|candidate| candidate.device.clone()).collect();
+        match devices.len() == self.wanted as usize {
+            true => Ok(self.granted(devices)),
+            false => Err(Shortage::of(self.class.name, self.wanted.into(), devices.len() as u64)),
+        }
     }
 
     fn smaller(&self) -> Vec<u64> {
