@@ -213,6 +213,18 @@ fn single_numa_node_takes_what_is_on_the_only_node_before_what_is_nowhere() {
 }
 
 #[test]
+fn a_captured_tree_with_pipes_and_endless_files_is_read_all_the_same() {
+    let folder = folder();
+    let cpus = tree(folder.path()).join("sys/devices/system/cpu");
+    nix::unistd::mkfifo(&cpus.join("present"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", cpus.join("isolated")).unwrap();
+    std::os::unix::fs::symlink("loop", cpus.join("loop")).unwrap();
+    let source = format!("root:{}", folder.path().join("root").display());
+    let output = launcher(folder.path()).args(["topo", "--topology", &source]).output().unwrap();
+    refused(&output, 0, "3 nodes, 4 CPUs");
+}
+
+#[test]
 fn absurd_numbers_of_pages_are_no_crash() {
     let folder = folder();
     let most = i64::MAX;

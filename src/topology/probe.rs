@@ -89,6 +89,10 @@ pub fn read(probe: Option<&Probe>, source: &TopologySource) -> Result<Machine, P
         TopologySource::Xml(_) | TopologySource::Synthetic(_) => return probed,
     };
     probed.or_else(|error| {
+        // What held up the probe would hold up this process too, without a limit.
+        if matches!((&error, source), (ProbeError::Timeout { .. }, TopologySource::Root(_))) {
+            return Err(error);
+        }
         let mut machine = sysfs::read(root)?;
         let reason = match error {
             ProbeError::Missing(_) => "numa-run-probe is not installed".to_owned(),

@@ -17,7 +17,9 @@ pub use pci::refresh_function;
 
 use super::mask::ListError;
 use super::{CpuSet, Machine};
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -74,10 +76,12 @@ impl Tree {
     }
 
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
-        let bytes = fs::read(self.sys.join(path)).ok()?;
-        // Old captures pad files with zero bytes.
-        let padding = |c: char| c.is_whitespace() || c == '\0';
-        Some(String::from_utf8_lossy(&bytes).trim_matches(padding).to_owned())
+        bounded(&self.sys.join(path)).ok()
+    }
+
+    /// The machine's own meminfo, which is not in /sys.
+    fn meminfo(&self) -> Option<String> {
+        bounded(&self.root.join("proc/meminfo")).ok()
     }
 
     fn number<T: FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
@@ -112,6 +116,20 @@ impl Tree {
     fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
     }
+}
+
+/// No file of sysfs is longer.
+const LARGEST: u64 = 1 << 20;
+
+/// A file's text. A captured tree may hold anything: a pipe must not block,
+/// and a device without an end must not be read for ever.
+fn bounded(file: &Path) -> io::Result<String> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes)?;
+    // Old captures pad files with zero bytes.
+    let padding = |c: char| c.is_whitespace() || c == '\0';
+    Ok(String::from_utf8_lossy(&bytes).trim_matches(padding).to_owned())
 }
 
 /// CPUs that the tree's machine has, online or not.

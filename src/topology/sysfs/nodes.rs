@@ -2,7 +2,6 @@
 
 use super::{Tree, pages};
 use crate::topology::{CpuSet, Machine, Node, NodeMask};
-use std::fs;
 use std::path::Path;
 
 pub(super) const NODES: &str = "devices/system/node";
@@ -13,7 +12,7 @@ pub fn refresh_memory(machine: &mut Machine, root: &Path) {
     let tree = Tree::at(root);
     let numa = tree.sys.join(NODES).is_dir();
     for node in &mut machine.nodes {
-        let told = if numa { meminfo(&tree, node.id) } else { fs::read_to_string(root.join("proc/meminfo")).ok() };
+        let told = if numa { meminfo(&tree, node.id) } else { tree.meminfo() };
         node.memory_kib = told.map_or(node.memory_kib, |text| total(&text));
     }
 }
@@ -27,7 +26,7 @@ pub(super) fn read(tree: &mut Tree, online: &CpuSet) -> Vec<Node> {
     let mut nodes: Vec<Node> = ids.iter().map(|id| node(tree, id, online)).collect();
     if nodes.is_empty() {
         // A kernel without NUMA has no such folder: all is one node.
-        let memory_kib = total(&fs::read_to_string(tree.root.join("proc/meminfo")).unwrap_or_default());
+        let memory_kib = total(&tree.meminfo().unwrap_or_default());
         nodes.push(Node { cpus: online.clone(), memory_kib, ..Node::default() });
     }
     pages::read(tree, &mut nodes);
