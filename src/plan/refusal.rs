@@ -177,11 +177,10 @@ pub fn by_width(request: &Request, machine: &Machine, plan: &Plan, idle: usize, 
     {
         return refusal;
     }
-    let lines: Vec<String> = explanation.nodes.iter().take(LISTED).map(|verdict| lacks(plan, verdict)).collect();
+    let lines = nodes_lacking(plan, &explanation);
     let nodes = if idle == 1 { "one node".to_owned() } else { format!("{idle} nodes") };
     let policy = request.policy.name();
-    let message =
-        format!("{policy}: all of it fits {nodes} when empty, but {now} are needed now: {}", lines.join(", "));
+    let message = format!("{policy}: all of it fits {nodes} when empty, but {now} are needed now: {lines}");
     Refusal { message, ..refusal }
 }
 
@@ -229,19 +228,27 @@ fn together(plan: &Plan, explanation: &Explanation) -> (Option<String>, String) 
         let reason = format!("{wide} needs {most} nodes, {narrow} prefers {least}: they are never on the same nodes");
         return (Some(wide), reason);
     }
-    let lines = explanation.nodes.iter().take(LISTED).map(|verdict| lacks(plan, verdict));
-    let lines = lines.collect::<Vec<_>>().join(", ");
-    let count = explanation.nodes.len();
-    let more = if count > LISTED { format!(", … ({count} nodes)") } else { String::new() };
-    // The scarcest resource is named as the reason.
+    let (scarcest, reason) = scattered(plan, explanation);
+    (scarcest.map(name), reason)
+}
+
+/// No single node has all of it: what each lacks, and which resource the fewest nodes have.
+pub fn scattered(plan: &Plan, explanation: &Explanation) -> (Option<usize>, String) {
     let views = explanation.resources.iter().enumerate().filter(|(_, view)| !view.any_node);
-    let scarcest = views.min_by_key(|(_, view)| view.alone.len()).map(|(at, _)| name(at));
-    let found = if lines.is_empty() {
-        "no node is known to have any of it".into()
-    } else {
-        format!("no node has all of it: {lines}{more}")
-    };
-    (scarcest, found)
+    let scarcest = views.min_by_key(|(_, view)| view.alone.len()).map(|(at, _)| at);
+    let lines = nodes_lacking(plan, explanation);
+    match lines.is_empty() {
+        true => (scarcest, "no node is known to have any of it".into()),
+        false => (scarcest, format!("no node has all of it: {lines}")),
+    }
+}
+
+fn nodes_lacking(plan: &Plan, explanation: &Explanation) -> String {
+    let lacking = explanation.nodes.iter().filter(|verdict| !verdict.lacking.is_empty() || !verdict.outside.is_empty());
+    let lines: Vec<String> = lacking.clone().take(LISTED).map(|verdict| lacks(plan, verdict)).collect();
+    let count = lacking.count();
+    let more = if count > LISTED { format!(", … ({count} nodes)") } else { String::new() };
+    lines.join(", ") + &more
 }
 
 fn lacks(plan: &Plan, verdict: &NodeVerdict) -> String {

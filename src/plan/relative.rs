@@ -1,6 +1,7 @@
 //! Placing by the resources-relative merge: all resources together.
 
 use super::{Plan, Refusal, RefusalKind, Score, refusal};
+use crate::hint::kubelet::Explanation;
 use crate::hint::relative::{Other, Problem, Refused, Resource, Solution, Why, solve};
 use crate::request::Request;
 use crate::resource::{self, Counts, HintProvider, Situation};
@@ -78,31 +79,31 @@ fn refusal(
     solution: &Solution,
     refused: &Refused,
 ) -> Refusal {
-    let named = refused.resource.map(|at| &plan.resources[at].resource);
-    let reason = match (refused.why, refused.resource) {
+    let (at, reason) = match (refused.why, refused.resource) {
         (Why::Unknown, Some(at)) => {
             let (unknown, name) = (problem.resources[at].unknown, &plan.resources[at].resource);
-            format!("the node of {} is unknown", resource::spoken(name, unknown))
+            (at, format!("the node of {} is unknown", resource::spoken(name, unknown)))
         }
-        (Why::Uneven, Some(at)) => uneven(plan, problem, solution, at),
+        (Why::Uneven, Some(at)) => uneven(plan, &super::explanation(request, situation.machine, plan), solution, at),
         _ => return refusal::by_width(request, situation.machine, plan, solution.least_width, solution.width()),
     };
     let message = format!("{}: {reason}", request.policy.name());
-    Refusal { kind: RefusalKind::Policy, resource: named.cloned(), message }
+    Refusal { kind: RefusalKind::Policy, resource: Some(plan.resources[at].resource.clone()), message }
 }
 
-/// A resource that is not on every node of the best span.
-fn uneven(plan: &Plan, problem: &Problem<'_>, solution: &Solution, at: usize) -> String {
-    let nodes: NodeMask =
-        problem.nodes.iter().zip(&solution.x[at]).filter(|(_, units)| **units > 0).map(|(node, _)| *node).collect();
-    let span: NodeMask = solution.span.iter().copied().collect();
-    let without = span.minus(&nodes);
-    let name = &plan.resources[at].resource;
-    let free = |node: u32| {
-        let column = problem.nodes.iter().position(|&other| other == node)?;
-        Some(format!("node {node} has {} free", resource::number(name, problem.resources[at].free[column])))
+/// Something is not on every node that the best placement spans. Where one
+/// resource needs so many nodes, another is the reason; where none does, no
+/// node has all of it.
+fn uneven(plan: &Plan, explanation: &Explanation, solution: &Solution, at: usize) -> (usize, String) {
+    let width = solution.span.len();
+    let wide = explanation.resources.iter().position(|view| view.narrowest.is_some_and(|nodes| nodes >= width));
+    let Some(wide) = wide.filter(|&wide| wide != at) else {
+        let (resource, reason) = refusal::scattered(plan, explanation);
+        return (resource.unwrap_or(at), reason);
     };
-    let free: Vec<String> = without.iter().filter_map(free).collect();
-    let wanted = resource::spoken(name, plan.resources[at].wanted);
-    format!("this needs nodes {span}, and {wanted} cannot be on each of them: {}", free.join(", "))
+    let span: NodeMask = solution.span.iter().copied().collect();
+    let (needs, other) = (&plan.resources[wide], &plan.resources[at]);
+    let (needs, other) =
+        (resource::spoken(&needs.resource, needs.wanted), resource::spoken(&other.resource, other.wanted));
+    (at, format!("{needs} can be had on nodes {span} only together, and {other} cannot be on each of them"))
 }
