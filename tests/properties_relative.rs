@@ -7,8 +7,11 @@ mod brute_force;
 
 use brute_force::Fraction;
 use num_rational::BigRational;
+use numa_run::hint::kubelet::{Merged, Offer, TieBreak, merge};
 use numa_run::hint::policy::Policy;
-use numa_run::hint::relative::{Kind, Other, Preference, Problem, Resource, solve};
+use numa_run::hint::relative::{Kind, Other, Preference, Problem, Resource, Score, score, solve, whole};
+use numa_run::hint::{Amount, Capacity, Supply};
+use numa_run::topology::NodeMask;
 use proptest::prelude::*;
 
 const POLICIES: [Policy; 3] = [Policy::BestEffort, Policy::Restricted, Policy::SingleNumaNode];
@@ -130,5 +133,131 @@ proptest! {
             (all % 4) as i64
         };
         assert_best(&Problem { preference: Some(Preference(&rate)), ..problem });
+    }
+}
+
+/// The same question for the kubelet's merge, each kind asked by itself.
+fn offers(problem: &Problem) -> Vec<Offer> {
+    let supply = |resource: &Resource, n: usize| Supply {
+        nodes: NodeMask::one(problem.nodes[n]),
+        free: resource.free[n],
+        total: resource.total[n],
+    };
+    let amount = |resource: &Resource| Amount {
+        wanted: resource.units,
+        supply: (0..problem.nodes.len()).map(|n| supply(resource, n)).collect(),
+    };
+    let wanted = problem.resources.iter().filter(|resource| resource.units > 0);
+    let offer = |resource: &Resource| Capacity {
+        domain: problem.nodes.iter().copied().collect(),
+        amounts: vec![amount(resource)],
+        ..Capacity::default()
+    };
+    wanted.map(|resource| Offer::Capacity(offer(resource))).collect()
+}
+
+fn merged(problem: &Problem) -> Merged {
+    merge(&offers(problem), &problem.nodes, &problem.distances, problem.policy, TieBreak::Lowest)
+}
+
+/// Takes from the nodes of the mask first, each time from the lowest.
+fn filled(problem: &Problem, mask: &NodeMask) -> Vec<Vec<u64>> {
+    let mut order: Vec<usize> = (0..problem.nodes.len()).collect();
+    order.sort_by_key(|&n| (!mask.contains(problem.nodes[n]), n));
+    let fill = |resource: &Resource| {
+        let mut x = vec![0; problem.nodes.len()];
+        let mut rest = resource.units;
+        for &n in &order {
+            x[n] = rest.min(resource.free[n]);
+            rest -= x[n];
+        }
+        x
+    };
+    problem.resources.iter().map(fill).collect()
+}
+
+/// True when an amount is split though equal masks are out of reach on the
+/// span and one node of it holds it all.
+fn has_slivers(problem: &Problem, x: &[Vec<u64>]) -> bool {
+    let nodes = problem.nodes.len();
+    let span: Vec<usize> = (0..nodes).filter(|&n| x.iter().any(|row| row[n] > 0)).collect();
+    let wanted = || problem.resources.iter().filter(|resource| resource.units > 0);
+    let reach = wanted()
+        .all(|resource| resource.units >= span.len() as u64 && span.iter().all(|&n| resource.free[n] > 0));
+    let one_holds = |resource: &Resource| span.iter().any(|&n| resource.free[n] >= resource.units);
+    !reach && split_amounts(problem, x).any(one_holds)
+}
+
+fn split_amounts<'a>(problem: &'a Problem, x: &'a [Vec<u64>]) -> impl Iterator<Item = &'a Resource> {
+    let rows = problem.resources.iter().zip(x);
+    let split = rows.filter(|(_, row)| row.iter().filter(|units| **units > 0).count() > 1);
+    split.map(|(resource, _)| resource).filter(|resource| resource.kind.is_amount())
+}
+
+fn total(row: &[u64]) -> u64 {
+    row.iter().sum()
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn what_the_kubelet_admits_is_admitted(problem in problem(5, 4)) {
+        if problem.policy != Policy::BestEffort && merged(&problem).preferred {
+            prop_assert!(solve(&problem).unwrap().admitted());
+        }
+    }
+
+    /// An amount that is split follows what is counted, by rule; where the
+    /// kubelet's does not, it may happen to lie nearer to the rest, which is
+    /// what the order asks after the alignment.
+    #[test]
+    fn no_placement_of_the_kubelet_is_better(problem in problem(5, 4)) {
+        let mask = merged(&problem).affinity.unwrap_or_else(|| problem.nodes.iter().copied().collect());
+        let x = filled(&problem, &mask);
+        if !has_slivers(&problem, &x) {
+            let ours = score(&problem, &solve(&problem).unwrap().shares);
+            let theirs = score(&problem, &whole(&x));
+            let aligned = |score: &Score| (score.width, score.uneven_first, score.aligned_share.clone(), score.uneven);
+            prop_assert!(aligned(&ours) <= aligned(&theirs));
+            prop_assert!(ours <= theirs || split_amounts(&problem, &x).count() > 0);
+        }
+    }
+
+    #[test]
+    fn units_handed_out_are_units_asked_and_free(problem in problem(5, 4), none in any::<bool>()) {
+        let problem = if none { Problem { policy: Policy::None, ..problem } } else { problem };
+        let solution = solve(&problem).unwrap();
+        for (resource, row) in problem.resources.iter().zip(&solution.x) {
+            prop_assert_eq!(total(row), resource.units);
+            prop_assert!(row.iter().zip(&resource.free).all(|(units, free)| units <= free));
+        }
+    }
+
+    #[test]
+    fn the_order_of_nodes_and_resources_does_not_matter(problem in problem(5, 4)) {
+        let before = solve(&problem).unwrap();
+        let mut turned = problem.clone();
+        turned.resources.reverse();
+        let mut after = solve(&turned).unwrap();
+        after.x.reverse();
+        prop_assert_eq!(after.x, before.x);
+    }
+
+    #[test]
+    fn wide_numbers_give_the_answer_of_narrow_ones(problem in problem(4, 3), prime in prop::sample::select(vec![1_000_003u64, 1_000_000_000_039])) {
+        let mut wide = problem.clone();
+        for resource in wide.resources.iter_mut().filter(|resource| resource.kind.is_amount()) {
+            resource.units *= prime;
+            resource.free.iter_mut().chain(&mut resource.total).for_each(|units| *units *= prime);
+        }
+        // A few units of amounts may be too few for all nodes; so many never are.
+        let many = problem.resources.iter().all(|resource| !resource.kind.is_amount() || resource.units >= 4);
+        if many {
+            let (narrow, wide) = (solve(&problem).unwrap(), solve(&wide).unwrap());
+            prop_assert_eq!(narrow.aligned_share, wide.aligned_share);
+            prop_assert_eq!(narrow.mean_distance, wide.mean_distance);
+            prop_assert_eq!(narrow.span, wide.span);
+        }
     }
 }

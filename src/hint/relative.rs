@@ -20,8 +20,9 @@
 //! - What does not fit in proportion goes to those nodes of the set that have
 //!   room and are nearest to what is followed, by mean distance; ties: lowest id.
 //! - The mean of the devices is the mean, over classes, of their shares.
-//! - With nothing counted, a common share is followed: from each node in turn
-//!   as the first, then by distance, as much as all amounts have room for.
+//! - With nothing counted, a common share is followed: as much as all amounts
+//!   have room for, with each node in turn as the first and the others by
+//!   distance, or with each in turn as the last and the lowest ids before it.
 //! - Best fit is summed over kinds and nodes: (free - x)/allocatable on each.
 //! - An unknown distance table is the kernel's own default: 10 and 20.
 //! - Rounding takes the largest remainders, ties the lowest id; a node with any

@@ -202,19 +202,26 @@ fn bases(problem: &Problem, set: &[usize], counted: &[(usize, Vec<u64>)], follow
     if following.is_empty() {
         return vec![vec![int(0); set.len()]];
     }
-    let common = |start: usize| {
-        let mut near: Vec<usize> = (0..set.len()).collect();
-        near.sort_by_key(|&place| (place != start, distance(problem, set[start], set[place]), set[place]));
+    let common = |order: Vec<usize>| {
         let mut base = vec![int(0); set.len()];
         let mut rest = int(1);
-        for place in near {
+        for place in order {
             let room = |&r: &usize| int(problem.resources[r].free[set[place]]) / int(problem.resources[r].units);
             base[place] = following.iter().map(room).min().unwrap().min(rest);
             rest -= base[place];
         }
         base
     };
-    (0..set.len()).map(common).collect()
+    let mut all = Vec::new();
+    for at in 0..set.len() {
+        let mut near: Vec<usize> = (0..set.len()).collect();
+        near.sort_by_key(|&place| (place != at, distance(problem, set[at], set[place]), set[place]));
+        all.push(common(near));
+        let mut low: Vec<usize> = (0..set.len()).collect();
+        low.sort_by_key(|&place| (place == at, place));
+        all.push(common(low));
+    }
+    all
 }
 
 /// The best placement on one set of nodes.

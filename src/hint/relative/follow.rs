@@ -33,18 +33,30 @@ fn by_distance<N: Number>(base: &[N], distance: &[Vec<N>]) -> Vec<usize> {
     nodes
 }
 
-/// What amounts follow where nothing is counted: from `start` on, nearest
-/// first, as much as all of them have room for.
-pub(super) fn common_share<N: Number>(start: usize, rooms: &[&[N]], distance: &[Vec<N>], whole: &N) -> Vec<N> {
-    let mut nodes: Vec<usize> = (0..distance.len()).collect();
-    nodes.sort_by_key(|&node| (node != start, distance[start][node].clone()));
+/// What amounts follow where nothing is counted: from the first of the nodes
+/// on, as much as all of them have room for.
+pub(super) fn common_share<N: Number>(order: &[usize], rooms: &[&[N]], whole: &N) -> Vec<N> {
     let mut rest = whole.clone();
-    let mut share = vec![N::zero(); distance.len()];
-    for node in nodes {
+    let mut share = vec![N::zero(); order.len()];
+    for &node in order {
         let room = rooms.iter().map(|room| &room[node]).min().unwrap_or(whole);
         let part = room.min(&rest).clone();
         rest -= &part;
         share[node] = part;
     }
     share
+}
+
+/// Each node as the first, the others by distance.
+pub(super) fn nearest_next<N: Number>(distance: &[Vec<N>]) -> impl Iterator<Item = Vec<usize>> {
+    (0..distance.len()).map(|first| {
+        let mut order: Vec<usize> = (0..distance.len()).collect();
+        order.sort_by_key(|&node| (node != first, distance[first][node].clone()));
+        order
+    })
+}
+
+/// Each node as the last, the lowest ids before it.
+pub(super) fn lowest_first(nodes: usize) -> impl Iterator<Item = Vec<usize>> {
+    (0..nodes).map(move |last| (0..nodes).filter(|&node| node != last).chain([last]).collect())
 }

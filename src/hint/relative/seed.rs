@@ -1,7 +1,7 @@
 //! Good placements that are quickly made, so that the search can leave most
 //! others early; and all that is looked at where it has no time to finish.
 
-use super::follow::common_share;
+use super::follow::{common_share, nearest_next};
 use super::scaled::{Number, Scaled};
 use super::search::{Head, Search};
 use super::span::{Row, Span};
@@ -30,9 +30,8 @@ fn bases<N: Number>(scaled: &Scaled<N>, span: &Span<N>) -> Vec<Vec<N>> {
         .map(|rank| span.nodes.iter().map(|&node| scaled.room[rank][node].clone()).collect())
         .collect();
     let rooms: Vec<&[N]> = rooms.iter().map(|room| &room[..]).collect();
-    let starts = 0..span.nodes.len().min(16);
-    let mut bases: Vec<Vec<N>> =
-        starts.map(|start| common_share(start, &rooms, &span.distance, &scaled.whole)).collect();
+    let orders = nearest_next(&span.distance).take(16);
+    let mut bases: Vec<Vec<N>> = orders.map(|order| common_share(&order, &rooms, &scaled.whole)).collect();
     let nodes = N::fit(span.nodes.len() as u64);
     bases.push(vec![scaled.whole.clone() / &nodes; span.nodes.len()]);
     bases

@@ -2,7 +2,7 @@
 //! placed unit by unit, what follows, and within which limits.
 
 use super::Kind;
-use super::follow::common_share;
+use super::follow::{common_share, lowest_first, nearest_next};
 use super::scaled::{Number, Scaled};
 
 /// What is placed unit by unit: counted resources, and amounts that come from
@@ -57,15 +57,18 @@ pub(super) enum Masks {
 }
 
 impl<N: Number> Span<N> {
-    /// The set, once; or, with nothing counted, once for each first node of a common share.
+    /// The set, once; or, with nothing counted, once for each share that amounts may have in common.
     pub fn all(scaled: &Scaled<N>, nodes: &[usize], masks: Masks) -> Vec<Span<N>> {
         let span = Span::new(scaled, nodes, masks);
         if span.rows.iter().any(|row| row.counted) || span.followers.is_empty() {
             return vec![span];
         }
         let rooms: Vec<&[N]> = span.followers.iter().map(|follower| &follower.room[..]).collect();
-        let starts = (0..nodes.len()).map(|start| common_share(start, &rooms, &span.distance, &scaled.whole));
-        starts.map(|share| Span { base: Base::Share(share), ..span.clone() }).collect()
+        let orders = nearest_next(&span.distance).chain(lowest_first(nodes.len()));
+        let mut shares: Vec<Vec<N>> = orders.map(|order| common_share(&order, &rooms, &scaled.whole)).collect();
+        shares.sort();
+        shares.dedup();
+        shares.into_iter().map(|share| Span { base: Base::Share(share), ..span.clone() }).collect()
     }
 
     fn new(scaled: &Scaled<N>, nodes: &[usize], masks: Masks) -> Span<N> {
