@@ -1,6 +1,7 @@
 //! Why a launch may not go on, for the person who typed it.
 
 use super::{Facts, Plan, Said, place, situation};
+use crate::config::Config;
 use crate::hint::kubelet::{Explanation, NodeVerdict, ResourceView};
 use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
@@ -92,6 +93,14 @@ fn stated(facts: &Facts<'_>, bdf: Bdf, node: u32) -> Option<Refusal> {
         return None;
     };
     Some(Refusal::usage("device", format!("--device-node {bdf}={node}: {problem}")))
+}
+
+/// Classes of devices that the request names and that there are not.
+pub fn unknown_classes(request: &Request, config: &Config) -> Result<(), Refusal> {
+    match resource::pci::unknown_class(request, config) {
+        Some((label, message)) => Err(Refusal::usage(&label, message)),
+        None => Ok(()),
+    }
 }
 
 fn named(facts: &Facts<'_>, resource: &str, flag: &str, spec: Option<&NodeSpec>) -> Result<NodeMask, Refusal> {

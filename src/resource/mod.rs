@@ -10,8 +10,9 @@ pub mod store;
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::hint::{Amount, Capacity, kubelet};
-use crate::request::{CpuChoice, CpuRequest, Mib, PageAmount, PageSize, Request};
+use crate::request::{CpuChoice, CpuRequest, Mib, PageAmount, PageSize, Request, VfSettings};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -34,6 +35,8 @@ pub struct Situation<'a> {
     pub memory_nodes: Option<NodeMask>,
     /// Nodes that the user states for devices.
     pub stated: &'a BTreeMap<Bdf, u32>,
+    /// Devices that cannot be had, and why.
+    pub in_use: &'a BTreeMap<Bdf, String>,
 }
 
 impl Situation<'_> {
@@ -46,10 +49,8 @@ impl Situation<'_> {
 /// The kinds of resources that a request asks for, in the order in which they are served.
 pub fn providers(request: &Request, situation: &Situation<'_>) -> Vec<Box<dyn HintProvider>> {
     let mut providers: Vec<Box<dyn HintProvider>> = Vec::new();
-    for device in &request.devices {
-        if let Some(class) = pci::class(&device.class) {
-            providers.push(Box::new(pci::PciProvider::new(class, device.count, situation)));
-        }
+    for devices in pci::providers(&request.devices, situation) {
+        providers.push(Box::new(devices));
     }
     if let Some(cpus) = &request.cpus {
         providers.push(Box::new(cpu::CpuProvider::new(cpus, situation)));
@@ -93,12 +94,17 @@ pub trait HintProvider {
 
     /// The option that asks for so many units.
     fn option(&self, units: u64) -> String;
+
+    /// What would have served but for another use, one sentence each.
+    fn left_out(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The request with another amount of one resource.
 pub fn resized(request: &Request, resource: &str, units: u64) -> Option<Request> {
     let mut less = request.clone();
-    if let Some(device) = less.devices.iter_mut().find(|device| device.class == resource) {
+    if let Some(device) = less.devices.iter_mut().find(|device| device.label() == resource) {
         device.count = u32::try_from(units).ok()?;
         return Some(less);
     }
@@ -230,8 +236,21 @@ pub enum Granted {
         /// How many.
         count: u64,
     },
-    /// Devices, in the order of their names `0`, `1`, ….
-    Devices(Vec<Device>),
+    /// Devices.
+    Devices(Grant),
+}
+
+/// Devices that are granted to one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Name of their class.
+    pub class: String,
+    /// The user's name for them.
+    pub name: Option<String>,
+    /// The devices, in the order of choice.
+    pub devices: Vec<Device>,
+    /// How they are to be set up.
+    pub settings: VfSettings,
 }
 
 impl Default for Granted {
@@ -241,7 +260,7 @@ impl Default for Granted {
 }
 
 /// A device that can be granted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its node; none when the locality is unknown.
     pub node: Option<u32>,
@@ -249,6 +268,20 @@ pub struct Device {
     pub bdf: Bdf,
     /// PCI vendor id; 0 for one that is only assumed.
     pub vendor: u16,
+}
+
+/// By node, then address; what is of unknown locality comes last.
+impl Ord for Device {
+    fn cmp(&self, other: &Device) -> Ordering {
+        let key = |device: &Device| (device.node.is_none(), device.node, device.bdf, device.vendor);
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Device {
+    fn partial_cmp(&self, other: &Device) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Allocation {
