@@ -62,6 +62,8 @@ pub enum State {
     Free,
     /// Another launch holds it.
     Held,
+    /// The host itself uses it.
+    Used,
 }
 
 impl Assume {

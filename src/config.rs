@@ -2,7 +2,8 @@
 //! a class holds besides its own rule, where devices are.
 
 use crate::request::Size;
-use crate::topology::{Bdf, CpuSet};
+use crate::topology::pattern::Pattern;
+use crate::topology::{Bdf, CpuSet, Machine, PciFunction};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,8 +22,10 @@ pub struct Config {
     pub pool: Option<CpuSet>,
     /// What launches never get.
     pub reserved: Reserved,
-    /// Device classes by name.
+    /// Device classes by name: the built-in ones, and further ones.
     pub class: BTreeMap<String, ClassConfig>,
+    /// Devices that are never handed out, whatever a command line says.
+    pub protect: Vec<Protected>,
     /// Nodes of devices whose firmware does not say.
     pub device_node: BTreeMap<Bdf, u32>,
 }
@@ -38,12 +41,61 @@ pub struct Reserved {
     pub memory: Option<u64>,
 }
 
-/// What a configuration adds to a class.
+/// What a configuration says of a class.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClassConfig {
     /// Devices that belong to the class as well, as `vendor:device` in hexadecimal.
     pub devices: Vec<VendorDevice>,
+    /// Devices that belong to the class as well: those that are like one of these.
+    #[serde(rename = "match")]
+    pub like: Vec<Pattern>,
+    /// Whether its devices keep their driver; none: as the class is built in, else `native`.
+    pub handling: Option<Handling>,
+}
+
+/// What becomes of a device's driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Handling {
+    /// The device keeps it.
+    #[default]
+    Native,
+    /// The device is bound to vfio-pci.
+    Vfio,
+}
+
+impl Handling {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Handling::Native => "native",
+            Handling::Vfio => "vfio",
+        }
+    }
+}
+
+/// A device that is never handed out.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Protected {
+    /// Pattern of its address, or of its interface.
+    Named(String),
+    /// What it is like.
+    Like(Pattern),
+}
+
+impl Protected {
+    /// True for a device that is meant.
+    pub fn covers(&self, function: &PciFunction, machine: &Machine) -> bool {
+        match self {
+            Protected::Like(pattern) => pattern.matches(function, machine),
+            Protected::Named(name) => ["address", "interface"].iter().any(|key| {
+                let mut pattern = Pattern::default();
+                pattern.add(key, name).is_ok() && pattern.matches(function, machine)
+            }),
+        }
+    }
 }
 
 /// A vendor and device id.
@@ -175,6 +227,9 @@ mod tests {
             ("[reserved]\ncpus = \"3-1\"", "runs backwards"),
             ("[reserved]\nmemory = \"1\"", "has no unit"),
             ("[class.gpu]\ndevices = [\"10de\"]", "is no vendor:device"),
+            ("[class.a]\nmatch = [{ vendr = \"intel\" }]", "`vendr` is no key"),
+            ("[class.a]\nmatch = [{ vendor = \"acme\" }]", "is no vendor"),
+            ("[class.a]\nhandling = \"uio\"", "unknown variant `uio`"),
         ] {
             let message = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("line"), "{message}");

@@ -1,8 +1,8 @@
 //! What the workload is told: variables, and templates in its arguments.
 
 use crate::plan::Plan;
-use crate::resource::pci::{AMD, INTEL, NVIDIA};
-use crate::resource::{Allocation, Device, Granted};
+use crate::resource::pci::class::{self, Told};
+use crate::resource::{Allocation, Device, Grant, Granted};
 use crate::topology::{Bdf, CpuSet, Machine};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,9 +32,10 @@ pub fn variables(plan: &Plan, machine: &Machine, start: &Start) -> Vec<(String, 
             Granted::Pages { size, count } => {
                 set.push((format!("NUMA_RUN_ALLOC_HUGEPAGES_{size}"), count.to_string()));
             }
-            Granted::Devices(devices) => set.extend(device_variables(allocation, devices, machine, start)),
+            Granted::Devices(_) => {}
         }
     }
+    set.extend(device_variables(&grants(&plan.allocations), machine, start));
     set.into_iter().map(|(name, value)| (name, value.into())).collect()
 }
 
@@ -47,62 +48,53 @@ fn cpu_variables(cpus: &CpuSet, start: &Start) -> Vec<(String, String)> {
     set
 }
 
-fn device_variables(
-    allocation: &Allocation,
-    devices: &[Device],
-    machine: &Machine,
-    start: &Start,
-) -> Vec<(String, String)> {
-    let class = allocation.resource.to_uppercase().replace('-', "_");
-    let addresses = devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(",");
+/// The devices of each class, and each by its number and its name.
+fn device_variables(grants: &[&Grant], machine: &Machine, start: &Start) -> Vec<(String, String)> {
+    let mut classes: Vec<&str> = grants.iter().map(|grant| grant.class.as_str()).collect();
+    classes.dedup();
+    let mut set: Vec<(String, String)> = Vec::new();
+    for class in classes {
+        let of_class: Vec<&Grant> = grants.iter().filter(|grant| grant.class == class).copied().collect();
+        set.extend(class_variables(class, &of_class));
+    }
+    let all: Vec<&Device> = grants.iter().flat_map(|grant| &grant.devices).collect();
+    set.extend(class::variables(&all, &Told { machine, uuids: &start.gpu_uuids }));
+    set
+}
+
+fn class_variables(class: &str, grants: &[&Grant]) -> Vec<(String, String)> {
+    let word = word(class);
+    let devices: Vec<(Option<&str>, &Device)> =
+        grants.iter().flat_map(|grant| grant.devices.iter().map(|device| (grant.name.as_deref(), device))).collect();
+    let list = joined(devices.iter().map(|(_, device)| *device));
     let info: BTreeMap<String, serde_json::Value> = devices.iter().enumerate().map(info).collect();
-    let info = serde_json::to_string(&info).unwrap_or_default();
     let mut set = vec![
-        (format!("NUMA_RUN_ALLOC_{class}"), addresses.clone()),
-        (format!("PCIDEVICE_{class}"), addresses),
-        (format!("PCIDEVICE_{class}_INFO"), info),
+        (format!("NUMA_RUN_ALLOC_{word}"), list.clone()),
+        (format!("PCIDEVICE_{word}"), list),
+        (format!("PCIDEVICE_{word}_INFO"), serde_json::to_string(&info).unwrap_or_default()),
     ];
     let each = devices.iter().enumerate();
-    set.extend(each.map(|(name, device)| (format!("NUMA_RUN_ALLOC_{class}_{name}"), device.bdf.to_string())));
-    if allocation.resource == "gpu" {
-        set.extend(gpu_variables(devices, machine, start));
-    }
+    set.extend(each.map(|(number, (_, device))| (format!("NUMA_RUN_ALLOC_{word}_{number}"), device.bdf.to_string())));
+    let named = grants.iter().filter_map(|grant| Some((grant.name.as_deref()?, grant)));
+    set.extend(
+        named.map(|(name, grant)| (format!("NUMA_RUN_ALLOC_{word}_{}", self::word(name)), joined(&grant.devices))),
+    );
     set
 }
 
-fn info((name, device): (usize, &Device)) -> (String, serde_json::Value) {
-    let generic = serde_json::json!({"deviceID": device.bdf, "name": name.to_string(), "node": device.node});
+/// As part of a variable's name.
+fn word(text: &str) -> String {
+    text.to_uppercase().replace('-', "_")
+}
+
+fn joined<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
+    devices.into_iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(",")
+}
+
+fn info((number, (name, device)): (usize, &(Option<&str>, &Device))) -> (String, serde_json::Value) {
+    let name = name.map_or_else(|| number.to_string(), str::to_owned);
+    let generic = serde_json::json!({"deviceID": device.bdf, "name": name, "node": device.node});
     (device.bdf.to_string(), serde_json::json!({ "generic": generic }))
-}
-
-fn gpu_variables(devices: &[Device], machine: &Machine, start: &Start) -> Vec<(String, String)> {
-    let of = |vendor: u16| -> Option<String> {
-        let these: Vec<&Device> = devices.iter().filter(|device| device.vendor == vendor).collect();
-        (!these.is_empty()).then(|| visible(vendor, &these, machine, start))
-    };
-    let mut set = Vec::new();
-    if let Some(list) = of(NVIDIA) {
-        // An index means the PCI order only together with this; CUDA's own order is fastest first.
-        set.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
-        set.push(("CUDA_VISIBLE_DEVICES".to_owned(), list));
-    }
-    set.extend(of(AMD).map(|list| ("ROCR_VISIBLE_DEVICES".to_owned(), list)));
-    set.extend(of(INTEL).map(|list| ("ZE_AFFINITY_MASK".to_owned(), list)));
-    set
-}
-
-/// UUIDs where all are known, else positions among the vendor's GPUs in PCI order.
-fn visible(vendor: u16, devices: &[&Device], machine: &Machine, start: &Start) -> String {
-    let uuids: Option<Vec<String>> = devices.iter().map(|device| start.gpu_uuids.get(&device.bdf).cloned()).collect();
-    if let Some(uuids) = uuids.filter(|_| vendor != INTEL) {
-        return uuids.join(",");
-    }
-    let holds = crate::resource::pci::class("gpu").map(|class| class.holds);
-    let all =
-        machine.pci.iter().filter(|function| function.vendor == vendor && holds.is_some_and(|holds| holds(function)));
-    let all: Vec<Bdf> = all.map(|function| function.bdf).collect();
-    let position = |device: &&Device| all.iter().position(|bdf| *bdf == device.bdf).map(|index| index.to_string());
-    devices.iter().filter_map(position).collect::<Vec<_>>().join(",")
 }
 
 /// The value of a template such as `cpus` or `gpu.0.uuid`.
@@ -125,16 +117,39 @@ fn numa_memory(plan: &Plan) -> Option<String> {
     Some((0..=last).map(amount).collect::<Vec<_>>().join(","))
 }
 
+/// `vf.0` counts within the class, `vf.n3` is what the user named, `vf.n3.1` one of several;
+/// behind it may come what is to be told of it.
 fn device(name: &str, plan: &Plan, start: &Start) -> Option<String> {
-    let mut parts = name.split('.');
-    let (class, index, field) = (parts.next()?, parts.next()?, parts.next());
-    let allocation = plan.allocations.iter().find(|allocation| allocation.resource == class)?;
-    let Granted::Devices(devices) = &allocation.granted else { return None };
-    let device = devices.get(index.parse::<usize>().ok()?)?;
-    match (field, parts.next()) {
-        (None, None) => Some(device.bdf.to_string()),
-        (Some("uuid"), None) => start.gpu_uuids.get(&device.bdf).cloned(),
-        (Some("node"), None) => device.node.map(|node| node.to_string()),
+    let mut parts = name.split('.').peekable();
+    let class = parts.next()?;
+    let grants = grants(&plan.allocations).into_iter().filter(|grant| grant.class == class);
+    let grants: Vec<&Grant> = grants.collect();
+    let which = parts.next()?;
+    let devices: Vec<&Device> = match which.parse::<usize>() {
+        Ok(index) => vec![*grants.iter().flat_map(|grant| &grant.devices).collect::<Vec<_>>().get(index)?],
+        Err(_) => {
+            let named = &grants.iter().find(|grant| grant.name.as_deref() == Some(which))?.devices;
+            match parts.peek().and_then(|part| part.parse::<usize>().ok()) {
+                Some(index) => vec![parts.next().and_then(|_| named.get(index))?],
+                None => named.iter().collect(),
+            }
+        }
+    };
+    let field = parts.next();
+    let told = |device: &&Device| match field {
+        None => Some(device.bdf.to_string()),
+        Some("uuid") => start.gpu_uuids.get(&device.bdf).cloned(),
+        Some("node") => device.node.map(|node| node.to_string()),
+        Some(_) => None,
+    };
+    let values = devices.iter().map(told).collect::<Option<Vec<String>>>()?;
+    parts.next().is_none().then(|| values.join(","))
+}
+
+fn grants(allocations: &[Allocation]) -> Vec<&Grant> {
+    let grants = allocations.iter().filter_map(|allocation| match &allocation.granted {
+        Granted::Devices(grant) => Some(grant),
         _ => None,
-    }
+    });
+    grants.collect()
 }

@@ -6,10 +6,11 @@ use crate::config::{self, Config, VendorDevice};
 use crate::host;
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
-use crate::topology::TopologySource;
+use crate::resource::pci;
 use crate::topology::snapshot::{self, Fingerprint};
-use crate::topology::{Machine, NodeMask, caller, probe, sysfs};
+use crate::topology::{Bdf, Machine, NodeMask, PciFunction, TopologySource, caller, probe, sysfs, usage};
 use anyhow::Context;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Everything that a plan depends on, read.
@@ -48,16 +49,22 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
     let config = Config::load(source.config.as_deref())?;
     known_classes(&config)?;
     let assume: Assume = source.assume.as_deref().map(config::read).transpose()?.unwrap_or_default();
-    known_assumptions(&assume)?;
+    known_assumptions(&assume, &config)?;
     let mut machine = machine(source)?;
     if source.topology.is_none() {
         refresh(request, &mut machine);
     }
+    let in_use = match &source.topology {
+        None | Some(TopologySource::Live) => in_use(request, &mut machine, &config, Path::new("/")),
+        Some(TopologySource::Root(root)) => in_use(request, &mut machine, &config, root),
+        Some(TopologySource::Xml(_) | TopologySource::Synthetic(_)) => BTreeMap::new(),
+    };
     let machine = assume.on(machine).context("the assumed pages")?;
-    let surroundings = match &source.topology {
+    let mut surroundings = match &source.topology {
         None => surroundings(request, &machine, &config)?,
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
     };
+    surroundings.in_use = in_use;
     Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings })
 }
 
@@ -123,38 +130,59 @@ fn own_run_dir() -> PathBuf {
     runtime.map_or_else(|| format!("/tmp/numa-run-{user}").into(), |folder| folder.join("numa-run"))
 }
 
+/// A class of the configuration that holds nothing is a mistake, and so is one
+/// that could be taken for another resource.
 fn known_classes(config: &Config) -> anyhow::Result<()> {
-    let unknown = config.class.keys().find(|name| crate::resource::pci::class(name).is_none());
-    anyhow::ensure!(
-        unknown.is_none(),
-        "the configuration names class `{}`: {}",
-        unknown.map_or("", |name| name),
-        classes()
-    );
+    for (name, class) in &config.class {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+        let odd = name.is_empty() || !name.chars().all(plain) || ["cpu", "memory", "pci"].contains(&name.as_str());
+        anyhow::ensure!(
+            !odd,
+            "the configuration names class `{name}`: write letters, digits, - and _ (not cpu, memory, pci)"
+        );
+        let bare = class.devices.is_empty() && class.like.is_empty();
+        anyhow::ensure!(
+            !bare || pci::class::is_built_in(name),
+            "the configuration names class `{name}`, which holds nothing: give it match = [{{ ... }}] or devices = [...]"
+        );
+    }
     if let Some(VendorDevice { vendor, device }) = config.claimed_twice() {
         anyhow::bail!("the configuration puts {vendor:04x}:{device:04x} into two classes: a device is in one");
     }
     Ok(())
 }
 
-fn known_assumptions(assume: &Assume) -> anyhow::Result<()> {
-    let unknown = assume.device.iter().find(|device| crate::resource::pci::class(&device.class).is_none());
-    anyhow::ensure!(
-        unknown.is_none(),
-        "an assumed device is of class `{}`: {}",
-        unknown.map_or("", |device| &device.class),
-        classes()
-    );
-    let mut named = std::collections::BTreeSet::new();
-    match assume.device.iter().find(|device| !named.insert(device.pci)) {
-        Some(twice) => Err(anyhow::anyhow!("the device {} is assumed twice", twice.pci)),
+fn known_assumptions(assume: &Assume, config: &Config) -> anyhow::Result<()> {
+    let known = pci::class::names(config);
+    let mut named = BTreeSet::new();
+    if let Some(twice) = assume.device.iter().find(|device| !named.insert(device.pci)) {
+        anyhow::bail!("the device {} is assumed twice", twice.pci);
+    }
+    match assume.device.iter().find(|device| !known.contains(&device.class.as_str())) {
         None => Ok(()),
+        Some(device) => anyhow::bail!(
+            "an assumed device is of class `{}`: there is no such class (there are {})",
+            device.class,
+            known.join(", ")
+        ),
     }
 }
 
-fn classes() -> String {
-    let names: Vec<&str> = crate::resource::pci::CLASSES.iter().map(|class| class.name).collect();
-    format!("there is no such class (there are {})", names.join(", "))
+/// What the host uses of the devices that the request may get.
+fn in_use(request: &Request, machine: &mut Machine, config: &Config, root: &Path) -> BTreeMap<Bdf, String> {
+    if request.devices.is_empty() {
+        return BTreeMap::new();
+    }
+    let concerned = pci::concerned(request, config, machine);
+    let moved = machine.pci.iter_mut().filter(|function| {
+        let parent = function.physical_function;
+        concerned.contains(&function.bdf) || parent.is_some_and(|parent| concerned.contains(&parent))
+    });
+    moved.for_each(|function| sysfs::refresh_function(function, root));
+    let live = root == Path::new("/");
+    let addressed = if live { usage::addressed() } else { BTreeSet::new() };
+    let wanted: Vec<&PciFunction> = machine.pci.iter().filter(|function| concerned.contains(&function.bdf)).collect();
+    usage::read(root, machine, &wanted, &addressed)
 }
 
 fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow::Result<Surroundings> {
@@ -166,6 +194,7 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         affinity: Some(host::syscall::affinity().context("sched_getaffinity")?),
         memory_nodes: memory_nodes(machine),
         root: nix::unistd::geteuid().is_root(),
+        in_use: BTreeMap::new(),
     })
 }
 

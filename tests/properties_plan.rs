@@ -9,7 +9,7 @@ use numa_run::hint::policy::Policy;
 use numa_run::plan::{Facts, Plan, Surroundings, plan};
 use numa_run::request::{CpuChoice, CpuRequest, DeviceRequest, MemoryRequest, Request};
 use numa_run::resource::cpu::{CpuOptions, SmtMode};
-use numa_run::resource::{Allocation, Granted};
+use numa_run::resource::{Allocation, Grant, Granted};
 use numa_run::topology::{Bdf, Cpu, CpuSet, Machine, Node};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -100,7 +100,7 @@ prop_compose! {
         let request = Request {
             cpus,
             memory: mib.map(|mib| MemoryRequest { mib: Some(mib * 200), ..MemoryRequest::default() }),
-            devices: asked.map(|(class, count)| DeviceRequest { class: class.to_owned(), count }).collect(),
+            devices: asked.map(|(class, count)| DeviceRequest::of(class, count)).collect(),
             policy,
             prefer_closest,
             ..Request::default()
@@ -138,7 +138,7 @@ fn cpus_are_right(world: &World, plan: &Plan, asked: &CpuRequest) {
 
 fn devices_are_right(world: &World, plan: &Plan, asked: &DeviceRequest) {
     let allocation = granted(plan, &asked.class);
-    let Granted::Devices(devices) = &allocation.granted else { panic!("{plan:?}") };
+    let Granted::Devices(Grant { devices, .. }) = &allocation.granted else { panic!("{plan:?}") };
     let distinct: BTreeSet<Bdf> = devices.iter().map(|device| device.bdf).collect();
     assert_eq!(distinct.len(), asked.count as usize);
     assert_eq!(sum(allocation), u64::from(asked.count));

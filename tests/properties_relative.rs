@@ -182,8 +182,8 @@ fn has_slivers(problem: &Problem, x: &[Vec<u64>]) -> bool {
     let nodes = problem.nodes.len();
     let span: Vec<usize> = (0..nodes).filter(|&n| x.iter().any(|row| row[n] > 0)).collect();
     let wanted = || problem.resources.iter().filter(|resource| resource.units > 0);
-    let reach = wanted()
-        .all(|resource| resource.units >= span.len() as u64 && span.iter().all(|&n| resource.free[n] > 0));
+    let reach =
+        wanted().all(|resource| resource.units >= span.len() as u64 && span.iter().all(|&n| resource.free[n] > 0));
     let one_holds = |resource: &Resource| span.iter().any(|&n| resource.free[n] >= resource.units);
     !reach && split_amounts(problem, x).any(one_holds)
 }

@@ -86,6 +86,22 @@ fn a_dry_run_is_as_reviewed() {
 }
 
 #[test]
+fn a_dry_run_with_named_devices_is_as_reviewed() {
+    let devices = "--gpu 1 --nic fast=1:interface=eth0 --nic 1 --pci 0000:10:00.0";
+    let words = "{nic.0} {nic.1} {nic.fast} {nic.fast.0} {nic.fast.node} {pci.0}";
+    same(
+        shown(&format!("{devices} --dry-run --template -- ./app {words}"), true),
+        file!["snapshots/dry-run-devices.txt"],
+    );
+}
+
+#[test]
+fn settings_of_virtual_functions_are_refused_by_a_launch() {
+    let said = shown("--vf n3=1:vlan=100,trust=on -- true", false);
+    assert!(said.contains("vf.n3: vlan=100,trust=on: not applied by this version yet"), "{said}");
+}
+
+#[test]
 fn an_explanation_is_as_reviewed() {
     same(shown("plan --cpus 6 --memory 4G --gpu 1 --nic 1 --explain", true), file!["snapshots/explain.txt"]);
 }

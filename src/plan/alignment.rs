@@ -46,8 +46,10 @@ fn remarks(machine: &Machine, allocations: &[Allocation], home: &Home) -> Vec<St
             }
             Granted::Cpus(_) => {}
             Granted::Mib(_) | Granted::Pages { .. } => remarks.extend(memory(machine, allocation, home)),
-            Granted::Devices(devices) => {
-                remarks.extend(devices.iter().filter_map(|device| remote(machine, &allocation.resource, device, home)));
+            Granted::Devices(grant) => {
+                remarks.extend(
+                    grant.devices.iter().filter_map(|device| remote(machine, &allocation.resource, device, home)),
+                );
             }
         }
     }

@@ -15,7 +15,8 @@ use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::request::{Merge, Request};
 use crate::resource::{self, Allocation, Granted, Offer, Situation};
-use crate::topology::{CpuSet, Machine, NodeMask};
+use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
+use std::collections::BTreeMap;
 
 /// Everything that a plan depends on besides the request.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,8 @@ pub struct Surroundings {
     pub memory_nodes: Option<NodeMask>,
     /// True for root.
     pub root: bool,
+    /// Devices that cannot be had, and why.
+    pub in_use: BTreeMap<Bdf, String>,
 }
 
 /// What was decided.
@@ -77,6 +80,8 @@ pub struct Plan {
     pub memory: Option<MemoryBinding>,
     /// What is to be said: what is not aligned, and why.
     pub remarks: Vec<String>,
+    /// Devices that would have served but cannot be had, one sentence each.
+    pub left_out: Vec<String>,
     /// Why the launch may not go on.
     pub refusal: Option<Refusal>,
 }
@@ -137,6 +142,7 @@ fn place(request: &Request, facts: &Facts<'_>) -> Plan {
 fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a>, Refusal> {
     let Facts { machine, config, assume, holdings, surroundings } = *facts;
     refusal::unknown_nodes(request, facts)?;
+    refusal::unknown_classes(request, config)?;
     let pool = pool::pool(request, machine, config, surroundings)?;
     Ok(Situation {
         machine,
@@ -147,6 +153,7 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         shared: pool.shared,
         memory_nodes: surroundings.memory_nodes.clone(),
         stated: &request.device_nodes,
+        in_use: &surroundings.in_use,
     })
 }
 
@@ -160,6 +167,9 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
             Err(shortage) => plan.refusal = plan.refusal.or(Some(shortage.into())),
         }
     }
+    plan.left_out = providers.iter().flat_map(|provider| provider.left_out()).collect();
+    plan.left_out.sort();
+    plan.left_out.dedup();
     if request.merge == Merge::Kubelet {
         kubelet::hinted_together(&providers, &mut plan.resources);
     }

@@ -1,6 +1,7 @@
 //! Why a launch may not go on, for the person who typed it.
 
 use super::{Facts, Plan, Said, place, situation};
+use crate::config::Config;
 use crate::hint::kubelet::{Explanation, NodeVerdict, ResourceView};
 use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
@@ -104,6 +105,14 @@ fn stated(facts: &Facts<'_>, bdf: Bdf, node: u32) -> Option<Refusal> {
         return None;
     };
     Some(Refusal::usage("device", format!("--device-node {bdf}={node}: {problem}")))
+}
+
+/// Classes of devices that the request names and that there are not.
+pub fn unknown_classes(request: &Request, config: &Config) -> Result<(), Refusal> {
+    match resource::pci::unknown_class(request, config) {
+        Some((label, message)) => Err(Refusal::usage(&label, message)),
+        None => Ok(()),
+    }
 }
 
 fn named(facts: &Facts<'_>, resource: &str, flag: &str, spec: Option<&NodeSpec>) -> Result<NodeMask, Refusal> {
@@ -280,14 +289,23 @@ pub fn smaller(request: &Request, facts: &Facts<'_>, refusal: &Refusal) -> Optio
     let mut providers = resource::providers(request, &situation);
     providers.sort_by_key(|provider| refusal.resource.as_deref() != Some(provider.name()));
     let admitted = |less: &Request| place(less, facts).admitted;
+    let large = facts.machine.nodes.len() > LISTED;
     let one = providers.iter().find_map(|provider| {
-        let amounts = provider.smaller().into_iter();
-        let units = amounts
-            .into_iter()
-            .find(|&units| resized(request, provider.as_ref(), units).is_some_and(|less| admitted(&less)))?;
+        let holds = |&units: &u64| resized(request, provider.as_ref(), units).is_some_and(|less| admitted(&less));
+        let units = largest(provider.smaller(), large, holds)?;
         Some(provider.option(units))
     });
     one.or_else(|| several(request, &providers, admitted))
+}
+
+/// The first amount that is admitted. On large machines, where each try costs,
+/// it is found by halving: less of one thing is hardly ever refused where more is not.
+fn largest(amounts: Vec<u64>, halving: bool, admitted: impl Fn(&u64) -> bool) -> Option<u64> {
+    if !halving {
+        return amounts.into_iter().find(admitted);
+    }
+    let at = amounts.partition_point(|units| !admitted(units));
+    amounts.get(at).copied().filter(admitted)
 }
 
 /// One unit of each, then of each in turn as much as is admitted beside the others.

@@ -2,9 +2,9 @@
 
 use super::{Plan, Refusal, RefusalKind, Score, refusal};
 use crate::hint::kubelet::Explanation;
-use crate::hint::relative::{Other, Problem, Refused, Resource, Solution, Why, solve};
+use crate::hint::relative::{Kind, Other, Problem, Refused, Resource, Solution, Why, solve};
 use crate::request::Request;
-use crate::resource::{self, Counts, HintProvider, Situation};
+use crate::resource::{self, Allocation, Counts, HintProvider, Shortage, Situation, Units};
 use crate::topology::NodeMask;
 use num_traits::ToPrimitive;
 use std::collections::BTreeMap;
@@ -17,16 +17,11 @@ pub fn grant(
     plan: &mut Plan,
 ) -> Result<(), Refusal> {
     let counts: Vec<Counts> = providers.iter().map(|provider| provider.counts()).collect();
-    let problem = problem(request, situation, plan, &counts);
-    let solution = solve(&problem).map_err(|lacking| Refusal {
-        kind: RefusalKind::Impossible,
-        resource: Some(lacking.name.clone()),
-        message: lacking.to_string(),
-    })?;
+    let mut problem = problem(request, situation, plan, &counts);
+    let (solution, allocations) = solved(situation, providers, plan, &mut problem)?;
     plan.preferred = solution.preferred;
     plan.proven = solution.proven;
-    let span: NodeMask = solution.span.iter().copied().collect();
-    plan.affinity = Some(span).filter(|span| !span.is_empty() && request.policy.seeks_alignment());
+    plan.affinity = span_of(&solution).filter(|_| request.policy.seeks_alignment());
     plan.score = plan.affinity.as_ref().map(|_| Score {
         aligned_share: solution.aligned_share.to_f64().unwrap_or(0.0),
         mean_distance: solution.mean_distance.to_f64().unwrap_or(0.0),
@@ -34,14 +29,81 @@ pub fn grant(
     if let Some(refused) = &solution.refused {
         return Err(refusal(request, situation, plan, &problem, &solution, refused));
     }
-    for (provider, units) in providers.iter().zip(&solution.x) {
-        let pairs = problem.nodes.iter().copied().zip(units.iter().copied());
-        let by_node: BTreeMap<u32, u64> = pairs.filter(|&(_, units)| units > 0).collect();
-        // Where whole cores of different widths do not add up to the numbers, the span stands.
-        let allocation = provider.allocate_on(&by_node).or_else(|_| provider.allocate(plan.affinity.as_ref()))?;
-        plan.allocations.push(allocation);
-    }
+    plan.allocations = allocations?;
     Ok(())
+}
+
+/// What was found, and what it gives.
+type Solved = (Solution, Result<Vec<Allocation>, Shortage>);
+
+/// Solves, and takes what was found. Requests that draw from the same devices
+/// may have been promised the same one: what a node then cannot give comes off
+/// what is free there, and the search begins anew.
+fn solved(
+    situation: &Situation<'_>,
+    providers: &[Box<dyn HintProvider>],
+    plan: &Plan,
+    problem: &mut Problem<'_>,
+) -> Result<Solved, Refusal> {
+    let mut proven = true;
+    loop {
+        let solution = solve(problem).map_err(|lacking| Refusal {
+            kind: RefusalKind::Impossible,
+            resource: Some(lacking.name.clone()),
+            message: lacking.to_string(),
+        })?;
+        let solution = Solution { proven: solution.proven && proven, ..solution };
+        let span = span_of(&solution);
+        let names = plan.resources.iter().map(|said| said.resource.clone());
+        let units: Units = names.zip(by_node(problem, &solution)).collect();
+        // Where whole cores of different widths do not add up to the numbers, the span stands.
+        let take = |provider: &Box<dyn HintProvider>| {
+            provider.allocate_on(&units).or_else(|_| provider.allocate(span.as_ref()))
+        };
+        let allocations: Result<Vec<Allocation>, Shortage> = providers.iter().map(take).collect();
+        let given = allocations.as_deref().unwrap_or_default();
+        let broken = given
+            .iter()
+            .enumerate()
+            .find_map(|(at, given)| Some((at, given.unknown, promised(situation, problem, &solution, at, given)?)));
+        let Some((at, unknown, (column, got))) = broken else { return Ok((solution, allocations)) };
+        let resource = &mut problem.resources[at];
+        resource.free[column] = got;
+        // What was had of unknown locality in its place stays so.
+        resource.units = (resource.units + resource.unknown).saturating_sub(unknown);
+        resource.unknown = unknown;
+        proven = false;
+    }
+}
+
+/// A device class that got fewer on a node than it was promised: where, and how many.
+fn promised(
+    situation: &Situation<'_>,
+    problem: &Problem<'_>,
+    solution: &Solution,
+    at: usize,
+    given: &Allocation,
+) -> Option<(usize, u64)> {
+    if problem.resources[at].kind != Kind::Devices {
+        return None;
+    }
+    let on = |lead: u32| -> u64 {
+        let here = given.per_node.iter().filter(|(node, _)| situation.machine.locality(**node) == Some(lead));
+        here.map(|(_, units)| units).sum()
+    };
+    let mut columns = problem.nodes.iter().enumerate().map(|(column, &node)| (column, on(node)));
+    columns.find(|&(column, got)| got < solution.x[at][column])
+}
+
+fn span_of(solution: &Solution) -> Option<NodeMask> {
+    let span: NodeMask = solution.span.iter().copied().collect();
+    (!span.is_empty()).then_some(span)
+}
+
+fn by_node(problem: &Problem<'_>, solution: &Solution) -> impl Iterator<Item = BTreeMap<u32, u64>> {
+    let pairs =
+        |units: &Vec<u64>| problem.nodes.iter().copied().zip(units.iter().copied()).filter(|pair| pair.1 > 0).collect();
+    solution.x.iter().map(pairs)
 }
 
 fn problem<'a>(request: &Request, situation: &Situation<'_>, plan: &Plan, counts: &[Counts]) -> Problem<'a> {

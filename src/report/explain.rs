@@ -22,6 +22,7 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
     for said in &plan.resources {
         let _ = writeln!(out, "{}: {}", said.resource, answer(said));
     }
+    plan.left_out.iter().for_each(|line| out += &format!("{line}\n"));
     out += &merge(request, plan);
     if plan.refusal.is_none() {
         out += &losers(request, facts, plan);

@@ -39,6 +39,7 @@ pub fn plan(request: &Request, plan: &Plan) -> Value {
             "nodes": ids(&binding.nodes),
         })),
         "remarks": plan.remarks,
+        "left_out": plan.left_out,
     })
 }
 
@@ -92,9 +93,13 @@ fn allocation(allocation: &Allocation) -> Value {
             value.insert("page_size".into(), json!(size.to_string()));
             value.insert("pages".into(), json!(count));
         }
-        Granted::Devices(devices) => {
-            let addresses = devices.iter().map(|device| json!(device.bdf)).collect();
-            value.insert("devices".into(), addresses);
+        Granted::Devices(grant) => {
+            value.insert("class".into(), json!(grant.class));
+            value.insert("name".into(), json!(grant.name));
+            value.insert("devices".into(), grant.devices.iter().map(|device| json!(device.bdf)).collect());
+            if !grant.settings.is_empty() {
+                value.insert("settings".into(), json!(grant.settings.to_string()));
+            }
         }
     }
     Value::Object(value)

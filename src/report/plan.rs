@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::request::{Mib, Request};
-use crate::resource::{Allocation, Granted};
+use crate::resource::{Allocation, Grant, Granted};
 use crate::topology::Machine;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ pub fn text(request: &Request, machine: &Machine, plan: &Plan) -> String {
     let mut out = String::new();
     if let Some(refusal) = &plan.refusal {
         let _ = writeln!(out, "refused ({}): {refusal}", refusal.kind.name());
-        return out;
+        return out + &lines(&plan.left_out);
     }
     let aligned = if plan.aligned { "aligned" } else { "not aligned" };
     let preferred = if plan.preferred { "preferred" } else { "not preferred" };
@@ -38,8 +38,11 @@ pub fn text(request: &Request, machine: &Machine, plan: &Plan) -> String {
         }
         None => out += "memory policy: left as it is\n",
     }
-    plan.remarks.iter().for_each(|remark| out += &format!("{remark}\n"));
-    out
+    out + &lines(&plan.remarks) + &lines(&plan.left_out)
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 fn granted(machine: &Machine, allocation: &Allocation) -> String {
@@ -51,8 +54,14 @@ fn granted(machine: &Machine, allocation: &Allocation) -> String {
         }
         Granted::Mib(mib) => Mib(*mib).to_string(),
         Granted::Pages { size, count } => format!("{count} pages of {size}"),
-        Granted::Devices(devices) => devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" "),
+        Granted::Devices(grant) => devices(grant),
     }
+}
+
+fn devices(grant: &Grant) -> String {
+    let addresses = grant.devices.iter().map(|device| device.bdf.to_string());
+    let settings = (!grant.settings.is_empty()).then(|| format!("({})", grant.settings));
+    addresses.chain(settings).collect::<Vec<_>>().join(" ")
 }
 
 fn places(allocation: &Allocation) -> String {

@@ -90,8 +90,7 @@ fn distances(machine: &Machine, row: usize) -> String {
 fn devices(machine: &Machine) -> String {
     let mut table = super::table(&["class", "pci", "vendor:device", "node", "driver", "interfaces"]);
     for function in &machine.pci {
-        let class = crate::resource::pci::CLASSES.iter().find(|class| (class.holds)(function));
-        let Some(class) = class else { continue };
+        let Some(class) = crate::resource::pci::class::of(function) else { continue };
         table.add_row([
             class.name.to_owned(),
             function.bdf.to_string(),

@@ -1,7 +1,7 @@
 //! Hugepages of one size, in pages.
 
 use super::store::{self, Place, Store};
-use super::{Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
+use super::{Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, Units, per_node_text};
 use crate::hint::Amount;
 use crate::hint::relative::Kind;
 use crate::request::{HugepageRequest, MemoryRequest, PageSize};
@@ -99,8 +99,9 @@ impl HintProvider for HugepageProvider {
         Counts::of(Kind::Pages, &self.store.amount())
     }
 
-    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
-        self.granted(self.store.take_on(units))
+    fn allocate_on(&self, units: &Units) -> Result<Allocation, Shortage> {
+        let own = units.get(&self.name).cloned().unwrap_or_default();
+        self.granted(self.store.take_on(&own))
     }
 
     fn smaller(&self) -> Vec<u64> {

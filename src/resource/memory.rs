@@ -1,7 +1,7 @@
 //! Memory of nodes, accounted in MiB.
 
 use super::store::{self, Place, Store};
-use super::{Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, per_node_text};
+use super::{Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, Units, per_node_text};
 use crate::hint::Amount;
 use crate::hint::relative::Kind;
 use crate::request::{MemoryRequest, Mib};
@@ -80,8 +80,9 @@ impl HintProvider for MemoryProvider {
         Counts::of(Kind::Memory, &self.0.amount())
     }
 
-    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
-        self.granted(self.0.take_on(units))
+    fn allocate_on(&self, units: &Units) -> Result<Allocation, Shortage> {
+        let own = units.get("memory").cloned().unwrap_or_default();
+        self.granted(self.0.take_on(&own))
     }
 
     fn smaller(&self) -> Vec<u64> {

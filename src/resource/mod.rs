@@ -10,7 +10,7 @@ pub mod store;
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::hint::{Amount, Capacity, kubelet, relative};
-use crate::request::{CpuChoice, CpuRequest, Mib, PageAmount, PageSize, Request};
+use crate::request::{CpuChoice, CpuRequest, DeviceRequest, Mib, PageAmount, PageSize, Request, VfSettings};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -35,6 +35,8 @@ pub struct Situation<'a> {
     pub memory_nodes: Option<NodeMask>,
     /// Nodes that the user states for devices.
     pub stated: &'a BTreeMap<Bdf, u32>,
+    /// Devices that cannot be had, and why.
+    pub in_use: &'a BTreeMap<Bdf, String>,
 }
 
 impl Situation<'_> {
@@ -47,10 +49,8 @@ impl Situation<'_> {
 /// The kinds of resources that a request asks for, in the order in which they are served.
 pub fn providers(request: &Request, situation: &Situation<'_>) -> Vec<Box<dyn HintProvider>> {
     let mut providers: Vec<Box<dyn HintProvider>> = Vec::new();
-    for device in &request.devices {
-        if let Some(class) = pci::class(&device.class) {
-            providers.push(Box::new(pci::PciProvider::new(class, device.count, situation)));
-        }
+    for devices in pci::providers(&request.devices, situation) {
+        providers.push(Box::new(devices));
     }
     if let Some(cpus) = &request.cpus {
         providers.push(Box::new(cpu::CpuProvider::new(cpus, situation)));
@@ -97,19 +97,24 @@ pub trait HintProvider {
     ///
     /// # Errors
     /// The numbers do not fit, such as half a core where cores are whole.
-    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage>;
+    fn allocate_on(&self, units: &Units) -> Result<Allocation, Shortage>;
 
     /// Amounts below `wanted` that are worth trying when the request is refused, best first.
     fn smaller(&self) -> Vec<u64>;
 
     /// The option that asks for so many units.
     fn option(&self, units: u64) -> String;
+
+    /// What would have served but for another use, one sentence each.
+    fn left_out(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The request with another amount of one resource.
 pub fn resized(request: &Request, resource: &str, units: u64) -> Option<Request> {
     let mut less = request.clone();
-    if let Some(device) = less.devices.iter_mut().find(|device| device.class == resource) {
+    if let Some(device) = less.devices.iter_mut().find(|device| device.label() == resource) {
         device.count = u32::try_from(units).ok()?;
         return Some(less);
     }
@@ -144,6 +149,10 @@ pub fn amounts_worth_trying(free: impl IntoIterator<Item = u64>, wanted: u64) ->
     amounts.dedup();
     amounts
 }
+
+/// Units by resource and locality: what each provider is to take. Each looks up
+/// its own, and may look at those of others that draw from the same things.
+pub type Units = BTreeMap<String, BTreeMap<u32, u64>>;
 
 /// A request by numbers. Units are CPUs, or cores where only whole ones are
 /// handed out; devices; pages; MiB.
@@ -181,9 +190,13 @@ impl Counts {
 /// Device classes that are not asked for: what is free of them by locality. A
 /// placement that needs none of them keeps off their nodes.
 pub fn unasked(request: &Request, situation: &Situation<'_>) -> Vec<BTreeMap<u32, u64>> {
-    let asked = |class: &&pci::Class| request.devices.iter().any(|device| device.class == class.name);
-    let others = pci::CLASSES.iter().filter(|class| !asked(class));
-    others.map(|class| pci::PciProvider::new(class, 0, situation).counts().free).collect()
+    let asked = |name: &&str| request.devices.iter().any(|device| device.class == *name);
+    let others: Vec<DeviceRequest> = pci::class::names(situation.config)
+        .into_iter()
+        .filter(|name| !asked(name))
+        .map(|name| DeviceRequest::of(name, 0))
+        .collect();
+    pci::providers(&others, situation).iter().map(|provider| provider.counts().free).collect()
 }
 
 /// One of the three answers of a provider; the fourth, that it is impossible, is an error.
@@ -282,8 +295,21 @@ pub enum Granted {
         /// How many.
         count: u64,
     },
-    /// Devices, in the order of their names `0`, `1`, ….
-    Devices(Vec<Device>),
+    /// Devices.
+    Devices(Grant),
+}
+
+/// Devices that are granted to one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Name of their class.
+    pub class: String,
+    /// The user's name for them.
+    pub name: Option<String>,
+    /// The devices, in the order of choice.
+    pub devices: Vec<Device>,
+    /// How they are to be set up.
+    pub settings: VfSettings,
 }
 
 impl Default for Granted {
@@ -292,8 +318,7 @@ impl Default for Granted {
     }
 }
 
-/// A device that can be granted. Devices are ordered by node, then address;
-/// those whose locality is unknown come last.
+/// A device that can be granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its node; none when the locality is unknown.
@@ -304,15 +329,16 @@ pub struct Device {
     pub vendor: u16,
 }
 
+/// By node, then address; what is of unknown locality comes last.
 impl Ord for Device {
-    fn cmp(&self, other: &Self) -> Ordering {
+    fn cmp(&self, other: &Device) -> Ordering {
         let key = |device: &Device| (device.node.is_none(), device.node, device.bdf, device.vendor);
         key(self).cmp(&key(other))
     }
 }
 
 impl PartialOrd for Device {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+    fn partial_cmp(&self, other: &Device) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }

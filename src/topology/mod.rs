@@ -13,10 +13,12 @@ mod child;
 pub mod gpu;
 #[cfg(feature = "probe")]
 pub mod hwloc;
+pub mod pattern;
 pub mod probe;
 pub mod snapshot;
 mod source;
 pub mod sysfs;
+pub mod usage;
 
 pub use bdf::Bdf;
 pub use mask::{CpuSet, NodeMask};

@@ -7,7 +7,7 @@ use crate::hint::Capacity;
 use crate::hint::relative::Kind;
 use crate::request::{CpuChoice, CpuRequest};
 use crate::resource::{
-    Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, amounts_worth_trying, per_node_text,
+    Allocation, Counts, Granted, HintProvider, Offer, Shortage, Situation, Units, amounts_worth_trying, per_node_text,
 };
 use crate::topology::{CpuSet, NodeMask};
 use std::collections::BTreeMap;
@@ -210,12 +210,13 @@ impl HintProvider for CpuProvider {
         counts
     }
 
-    fn allocate_on(&self, units: &BTreeMap<u32, u64>) -> Result<Allocation, Shortage> {
+    fn allocate_on(&self, units: &Units) -> Result<Allocation, Shortage> {
+        let units = units.get("cpu").cloned().unwrap_or_default();
         if self.exactly.is_some() || self.options.spread_nodes {
             return self.allocate(Some(&units.keys().copied().collect()));
         }
         let mut cpus = CpuSet::new();
-        for (&node, &count) in units {
+        for (&node, &count) in &units {
             let free = self.stock.free.and(&self.layout.cpus_on(&NodeMask::one(node)));
             cpus = cpus.or(&self.take(&free, (count * self.cpus_per_unit()) as usize)?);
         }

@@ -76,6 +76,11 @@ impl<D> Candidate<D> {
         self.nodes.as_ref().is_some_and(|nodes| !nodes.is_empty())
     }
 
+    /// Its node, where it is near to a single one that is known.
+    pub fn lead(&self) -> Option<u32> {
+        self.known().next()
+    }
+
     fn near(&self, mask: &NodeMask) -> bool {
         self.known().any(|node| mask.contains(node))
     }

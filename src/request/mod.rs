@@ -1,5 +1,9 @@
 //! What is asked for: one launch as data, parsed once at the edge.
 
+pub mod device;
+
+pub use device::{DeviceError, DeviceRequest, Settable, VfSettings};
+
 use crate::hint::policy::Policy;
 use crate::resource::cpu::{CpuOptions, SmtMode};
 use crate::topology::mask::{IdSet, ListError};
@@ -21,7 +25,7 @@ pub struct Request {
     pub hugepages: Vec<HugepageRequest>,
     /// How pages are spread; none: `bind` where memory is asked for, else `preferred-many`.
     pub mempolicy: Option<MemPolicy>,
-    /// Devices: class name and count, in the order of the classes.
+    /// Devices, in the order of the classes; each one has a label of its own.
     pub devices: Vec<DeviceRequest>,
     /// Who is admitted.
     pub policy: Policy,
@@ -160,15 +164,6 @@ impl fmt::Display for PageSize {
             kib => write!(out, "{kib}K"),
         }
     }
-}
-
-/// Devices of one class asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceRequest {
-    /// Name of the class, such as `gpu`.
-    pub class: String,
-    /// How many.
-    pub count: u32,
 }
 
 /// The merger.

@@ -1,0 +1,163 @@
+//! Classes of devices: a row for each built-in one, and those of the configuration.
+
+use super::gpu;
+use crate::config::{ClassConfig, Config, Handling};
+use crate::request::{DeviceRequest, Settable};
+use crate::resource::Device;
+use crate::topology::{Bdf, Machine, PciFunction};
+use std::collections::BTreeMap;
+
+/// A built-in class.
+#[derive(Debug)]
+pub struct Row {
+    /// The word for it, on the command line and in plans.
+    pub name: &'static str,
+    /// One line of help; none for what has no option of its own.
+    pub about: Option<&'static str>,
+    /// Whether a function belongs to it by itself.
+    pub holds: fn(&PciFunction) -> bool,
+    /// What becomes of its devices' driver.
+    pub handling: Handling,
+    /// What a request may say.
+    pub settable: Settable,
+    /// What the runtimes of such devices are told, whichever class they were asked for as.
+    pub variables: fn(&[&Device], &Told<'_>) -> Variables,
+}
+
+/// Names and values.
+pub type Variables = Vec<(String, String)>;
+
+/// What there is to tell a runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Names by which runtimes know devices, where a driver tells.
+    pub uuids: &'a BTreeMap<Bdf, String>,
+}
+
+const ROW: Row = Row {
+    name: "",
+    about: None,
+    holds: |_| false,
+    handling: Handling::Native,
+    settable: Settable::Nothing,
+    variables: |_, _| Vec::new(),
+};
+
+/// The classes that are built in.
+pub const CLASSES: &[Row] = &[
+    Row {
+        name: "gpu",
+        about: Some("GPUs of NVIDIA, AMD and Intel; no management graphics"),
+        holds: gpu::is_gpu,
+        variables: gpu::variables,
+        ..ROW
+    },
+    Row { name: "nic", about: Some("Network controllers; no virtual functions"), holds: is_nic, ..ROW },
+    Row {
+        name: "vf",
+        about: Some("Virtual functions of network controllers; also vlan, mac, trust, spoofchk, rate"),
+        holds: is_vf,
+        handling: Handling::Vfio,
+        settable: Settable::VirtualFunctions,
+        ..ROW
+    },
+    Row { name: "nvme", about: Some("NVMe disks, whole controllers"), holds: |f| f.class >> 8 == 0x0108, ..ROW },
+];
+
+/// Any function that can be handed out, for those that are named by address.
+pub const FUNCTION: Row = Row { name: "pci", holds: |function| function.class >> 16 != BRIDGE, ..ROW };
+
+const BRIDGE: u32 = 0x06;
+const NETWORK: u32 = 0x02;
+
+fn is_nic(function: &PciFunction) -> bool {
+    function.class >> 16 == NETWORK && function.physical_function.is_none()
+}
+
+fn is_vf(function: &PciFunction) -> bool {
+    function.class >> 16 == NETWORK && function.physical_function.is_some()
+}
+
+/// A class as it is on this host: its row, and what the configuration says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Class<'a> {
+    /// The word for it.
+    pub name: &'a str,
+    row: &'static Row,
+    config: Option<&'a ClassConfig>,
+}
+
+impl<'a> Class<'a> {
+    /// The class with this name, if there is one.
+    pub fn named(name: &'a str, config: &'a Config) -> Option<Class<'a>> {
+        let built_in = CLASSES.iter().chain([&FUNCTION]).find(|row| row.name == name);
+        let config = config.class.get(name);
+        let row = built_in.or(config.map(|_| &ROW))?;
+        Some(Class { name, row, config })
+    }
+
+    /// True for a function that belongs to it.
+    pub fn holds(&self, function: &PciFunction, machine: &Machine) -> bool {
+        let listed = |class: &ClassConfig| {
+            let ids = (function.vendor, function.device);
+            class.devices.iter().any(|id| (id.vendor, id.device) == ids)
+                || class.like.iter().any(|pattern| pattern.matches(function, machine))
+        };
+        (self.row.holds)(function) || self.config.is_some_and(listed)
+    }
+
+    /// What becomes of its devices' driver.
+    pub fn handling(&self) -> Handling {
+        self.config.and_then(|config| config.handling).unwrap_or(self.row.handling)
+    }
+}
+
+/// The names of all classes that can be asked for.
+pub fn names(config: &Config) -> Vec<&str> {
+    let own = config.class.keys().map(String::as_str).filter(|name| built_in(name).is_none());
+    CLASSES.iter().map(|row| row.name).chain(own).collect()
+}
+
+/// The built-in class that a function belongs to first.
+pub fn of(function: &PciFunction) -> Option<&'static Row> {
+    CLASSES.iter().find(|row| (row.holds)(function))
+}
+
+/// True for a class that there is without any configuration.
+pub fn is_built_in(name: &str) -> bool {
+    built_in(name).is_some()
+}
+
+fn built_in(name: &str) -> Option<&'static Row> {
+    CLASSES.iter().find(|row| row.name == name)
+}
+
+/// What a request of this class may say.
+pub fn settable(name: &str) -> Settable {
+    built_in(name).map_or(Settable::Nothing, |row| row.settable)
+}
+
+/// The option that asks for this again, with another count.
+pub fn option(request: &DeviceRequest, count: u64) -> String {
+    match (built_in(&request.class), request.class == FUNCTION.name) {
+        (Some(_), _) => format!("--{} {}", request.class, request.typed(count)),
+        (None, true) => format!("--{} {}", FUNCTION.name, request.like),
+        (None, false) => format!("--device {}={}", request.class, request.typed(count)),
+    }
+}
+
+/// What the runtimes of all these devices are told.
+pub fn variables(devices: &[&Device], told: &Told<'_>) -> Variables {
+    let known = |device: &&&Device| told.machine.pci(device.bdf);
+    let of_row = |row: &Row| -> Vec<&Device> {
+        // An assumed device is known by its class alone.
+        devices.iter().filter(|device| known(device).is_some_and(|function| (row.holds)(function))).copied().collect()
+    };
+    let told = CLASSES.iter().flat_map(|row| match of_row(row) {
+        these if these.is_empty() => Vec::new(),
+        these => (row.variables)(&these, told),
+    });
+    told.collect()
+}
