@@ -45,9 +45,20 @@ fn resource(nodes: usize, name: usize) -> impl Strategy<Value = Resource> {
 fn problem(most_nodes: usize, most_resources: usize) -> impl Strategy<Value = Problem<'static>> {
     (1..=most_nodes, 1..=most_resources).prop_flat_map(|(nodes, count)| {
         let resources: Vec<_> = (0..count).map(|name| resource(nodes, name)).collect();
-        let far = prop::collection::vec(prop::collection::vec(prop::sample::select(vec![10u32, 11, 12, 20, 21]), nodes), nodes);
+        let far = prop::collection::vec(
+            prop::collection::vec(prop::sample::select(vec![10u32, 11, 12, 20, 21]), nodes),
+            nodes,
+        );
         let usual = (0..4u32).prop_map(move |near| {
-            let d = |a: u32, b: u32| if a == b { 10 } else if near > 0 && a / near == b / near { 12 } else { 21 };
+            let d = |a: u32, b: u32| {
+                if a == b {
+                    10
+                } else if near > 0 && a / near == b / near {
+                    12
+                } else {
+                    21
+                }
+            };
             (0..nodes as u32).map(|a| (0..nodes as u32).map(|b| d(a, b)).collect()).collect::<Vec<Vec<u32>>>()
         });
         let distances = prop_oneof![1 => Just(Vec::new()), 3 => far, 3 => usual];
@@ -94,9 +105,8 @@ fn assert_best(problem: &Problem) {
 }
 
 fn from_big(shares: &[Vec<BigRational>]) -> Vec<Vec<Fraction>> {
-    let small = |number: &BigRational| {
-        Fraction::new(number.numer().try_into().unwrap(), number.denom().try_into().unwrap())
-    };
+    let small =
+        |number: &BigRational| Fraction::new(number.numer().try_into().unwrap(), number.denom().try_into().unwrap());
     shares.iter().map(|row| row.iter().map(small).collect()).collect()
 }
 
@@ -172,8 +182,8 @@ fn has_slivers(problem: &Problem, x: &[Vec<u64>]) -> bool {
     let nodes = problem.nodes.len();
     let span: Vec<usize> = (0..nodes).filter(|&n| x.iter().any(|row| row[n] > 0)).collect();
     let wanted = || problem.resources.iter().filter(|resource| resource.units > 0);
-    let reach = wanted()
-        .all(|resource| resource.units >= span.len() as u64 && span.iter().all(|&n| resource.free[n] > 0));
+    let reach =
+        wanted().all(|resource| resource.units >= span.len() as u64 && span.iter().all(|&n| resource.free[n] > 0));
     let one_holds = |resource: &Resource| span.iter().any(|&n| resource.free[n] >= resource.units);
     !reach && split_amounts(problem, x).any(one_holds)
 }
