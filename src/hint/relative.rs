@@ -5,9 +5,9 @@
 //! and slowly; `cover` finds the sets of nodes that can hold a request;
 //! `scaled` makes whole numbers of shares, so that comparisons are exact;
 //! `span` is one such set prepared, `follow` places amounts beside what is
-//! counted, `limits` bounds what a half-made placement can come to, `search`
-//! finds the best one on a span, `seed` guesses a good one first; `solve`
-//! walks the spans; `round` makes units of shares; `refusal` says why not.
+//! counted, `found` is what is placed, `limits` and `bound` say what a half-made
+//! placement can come to, `search` finds the best one on a span, `seed` guesses
+//! a good one first; `solve` walks the spans; `round` makes units of shares; `refusal` says why not.
 //!
 //! Where the rules leave something open, this holds:
 //! - Only sets of the least width that holds everything are looked at: width
@@ -29,8 +29,10 @@
 //!   share keeps at least one unit where there are enough. Scores are of the
 //!   shares before rounding.
 
+mod bound;
 mod cover;
 mod follow;
+mod found;
 mod limits;
 mod order;
 mod refusal;

@@ -141,6 +141,7 @@ impl Cover {
         if width > self.nodes.len() {
             return Reach::Complete;
         }
+        budget.spend((self.nodes.len() * (width + 1) * (2 * self.wanted.len() + 8)) as u64);
         let tops = self.tops(width);
         let mut walk = Walk { cover: self, tops: &tops, budget, visit, set: Vec::with_capacity(width), cut: false };
         let _ = walk.from(0, width, &vec![0; self.wanted.len()]);
@@ -158,9 +159,9 @@ impl Cover {
                 best.insert(at, row[place]);
                 best.truncate(width);
                 let mut sum = 0;
-                for count in 1..=width {
+                for (count, top) in tops[place].iter_mut().enumerate().skip(1) {
                     sum += best.get(count - 1).copied().unwrap_or(0);
-                    tops[place][count][resource] = sum;
+                    top[resource] = sum;
                 }
             }
         }
@@ -185,7 +186,7 @@ impl Walk<'_> {
             return if self.enough(have, place, 0) { (self.visit)(&self.set) } else { ControlFlow::Continue(()) };
         }
         for at in place..=self.cover.nodes.len() - count {
-            if !self.budget.spend(1) {
+            if !self.budget.spend(4 * self.cover.wanted.len() as u64 + 20) {
                 self.cut = true;
                 return ControlFlow::Break(());
             }

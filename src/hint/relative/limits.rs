@@ -1,8 +1,8 @@
 //! What a half-made placement can come to at best: the search leaves it when
 //! that is not enough.
 
+use super::found::Frame;
 use super::scaled::{Number, Scaled};
-use super::search::Frame;
 use super::span::Span;
 
 /// Limits of one span that do not depend on what is placed.

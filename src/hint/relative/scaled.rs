@@ -27,11 +27,11 @@ impl Number for i64 {
 }
 
 impl Number for i128 {
-    const COST: u64 = 2;
+    const COST: u64 = 3;
 }
 
 impl Number for BigInt {
-    const COST: u64 = 40;
+    const COST: u64 = 100;
 }
 
 /// A problem in such numbers. Resources are numbered by rank here.

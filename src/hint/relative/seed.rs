@@ -2,12 +2,16 @@
 //! others early; and all that is looked at where it has no time to finish.
 
 use super::follow::{common_share, nearest_next};
+use super::found::Head;
 use super::scaled::{Number, Scaled};
-use super::search::{Head, Search};
+use super::search::Search;
 use super::span::{Row, Span};
 
-/// Offers some placements, then the best of them changed unit by unit for as
-/// long as that helps.
+/// Spans with no more splits than that are soon looked through.
+const MANY_SPLITS: u64 = 100_000;
+
+/// Offers some placements and, where there are many, the best of them changed
+/// unit by unit for as long as that helps.
 pub(super) fn plant<N: Number>(search: &mut Search<N>) {
     let (span, scaled) = (search.span, search.scaled);
     let mut best: Option<(Head<N>, Vec<Vec<u64>>)> = None;
@@ -18,7 +22,7 @@ pub(super) fn plant<N: Number>(search: &mut Search<N>) {
             best = Some((head, units));
         }
     }
-    if let Some((head, units)) = best {
+    if let Some((head, units)) = best.filter(|_| span.splits() > MANY_SPLITS) {
         climb(search, head, units);
     }
 }
@@ -30,7 +34,7 @@ fn bases<N: Number>(scaled: &Scaled<N>, span: &Span<N>) -> Vec<Vec<N>> {
         .map(|rank| span.nodes.iter().map(|&node| scaled.room[rank][node].clone()).collect())
         .collect();
     let rooms: Vec<&[N]> = rooms.iter().map(|room| &room[..]).collect();
-    let orders = nearest_next(&span.distance).take(16);
+    let orders = nearest_next(&span.distance).take(4);
     let mut bases: Vec<Vec<N>> = orders.map(|order| common_share(&order, &rooms, &scaled.whole)).collect();
     let nodes = N::fit(span.nodes.len() as u64);
     bases.push(vec![scaled.whole.clone() / &nodes; span.nodes.len()]);

@@ -1,27 +1,31 @@
 //! The whole search: the least width, then every set of that width.
 
 use super::cover::{Budget, Cover};
+use super::found::Found;
 use super::limits::Limits;
 use super::order::{Placed, score, whole};
 use super::refusal::{Refused, Why, too_wide, uneven, unknown};
 use super::round::round;
-use super::scaled::{Number, Scaled, parts};
-use super::search::{Found, Search};
+use super::scaled::{Number, Scaled, parts, ratio};
+use super::search::Search;
 use super::seed::plant;
 use super::span::{Masks, Span, in_reach};
 use super::{Lacking, Problem, Solution};
 use crate::hint::policy::Policy;
 use num_bigint::BigInt;
-use num_traits::ToPrimitive;
+use num_rational::BigRational;
+use num_traits::{ToPrimitive, Zero};
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 /// Up to this many nodes the best placement is found, and is known to be it.
 const PROVEN_NODES: usize = 8;
-/// Steps for machines of up to that many nodes, about 50 ms, and of more.
-const STEPS: [u64; 2] = [400_000, 40_000];
+/// Operations for machines of up to that many nodes, about 50 ms, and of more.
+const STEPS: [u64; 2] = [20_000_000, 1_500_000];
 /// Spans with no more splits than that are searched without a guess first.
-const FEW_SPLITS: u64 = 64;
+const FEW_SPLITS: u64 = 1000;
+/// So many sets of nodes are put in order before they are looked at.
+const SORTED_SETS: usize = 256;
 
 /// Places everything as well as it can be placed, and says whether the policy admits it.
 ///
@@ -61,7 +65,10 @@ fn lowest(problem: &Problem, ranked: &[usize]) -> Solution {
     }
     let least = least_width(problem, ranked, &Budget::new(STEPS[0]));
     let shares = whole(&x);
-    finish(problem, ranked, x, shares, (least.0, true))
+    let score = score(problem, &shares);
+    let Reverse(aligned_share) = score.aligned_share;
+    let quality = Quality { aligned_share, equal_masks: !score.uneven, mean_distance: score.apart, proven: true };
+    finish(problem, ranked, (x, shares), quality, least.0)
 }
 
 /// The width of an idle machine, and whether that is certain.
@@ -112,10 +119,23 @@ impl<N: Number> Walk<'_, N> {
         if self.scaled.problem.nodes.len() > PROVEN_NODES {
             budget.lend(2, |part| self.near_sets(cover, width, masks, part));
         }
+        let mut first = Vec::new();
         cover.sets(width, budget, &mut |nodes| {
+            if first.len() < SORTED_SETS {
+                first.push((Reverse(self.alignable(nodes)), nodes.to_vec()));
+                return ControlFlow::Continue(());
+            }
+            // There are too many: the first ones come first.
+            self.promising_first(std::mem::take(&mut first), masks);
             self.set(nodes, masks);
             ControlFlow::Continue(())
         });
+        self.promising_first(first, masks);
+    }
+
+    fn promising_first(&mut self, mut sets: Vec<(Reverse<N>, Vec<usize>)>, masks: Masks) {
+        sets.sort();
+        sets.iter().for_each(|(_, nodes)| self.set(nodes, masks));
     }
 
     /// Guesses on sets of near nodes, one for each first node.
@@ -126,7 +146,7 @@ impl<N: Number> Walk<'_, N> {
             let Some(mut nodes) = budget.lend(8, |part| cover.first(width, &order, part)) else { continue };
             nodes.sort_unstable();
             for span in Span::all(self.scaled, &nodes, masks) {
-                let limits = Limits::new(self.scaled, &span);
+                let limits = self.limits(&span);
                 plant(&mut self.search(&span, &limits, budget));
             }
             if budget.is_spent() {
@@ -137,11 +157,12 @@ impl<N: Number> Walk<'_, N> {
 
     /// Looks at all placements on one set that may be better than the best so far.
     fn set(&mut self, nodes: &[usize], masks: Masks) {
-        if !self.may_align(nodes) {
+        if self.budget.is_spent() || self.best.as_ref().is_some_and(|best| self.alignable(nodes) < best.head.aligned.0)
+        {
             return;
         }
         for span in Span::all(self.scaled, nodes, masks) {
-            let limits = Limits::new(self.scaled, &span);
+            let limits = self.limits(&span);
             let budget = self.budget;
             let mut search = self.search(&span, &limits, budget);
             if search.is_hopeless() {
@@ -149,25 +170,40 @@ impl<N: Number> Walk<'_, N> {
             }
             search.weigh_ties();
             if span.splits() > FEW_SPLITS {
-                budget.lend(4, |part| plant(&mut Search { budget: part, ..search.again() }));
+                budget.lend(8, |part| plant(&mut Search { budget: part, ..search.again() }));
             }
             search.run();
         }
     }
 
-    fn search<'b>(&'b mut self, span: &'b Span<N>, limits: &'b Limits<N>, budget: &'b Budget) -> Search<'b, N> {
-        Search { scaled: self.scaled, span, limits, best: &mut self.best, budget, ties_lose: false, indifferent: false }
+    fn limits(&self, span: &Span<N>) -> Limits<N> {
+        let parts = span.rows.len() + span.followers.len();
+        let nodes = span.nodes.len();
+        self.budget.spend((parts * nodes * (nodes + parts + 8) + 8 * nodes * nodes) as u64 * N::COST);
+        Limits::new(self.scaled, span)
     }
 
-    /// False when even with room for everything else no placement on the set is
-    /// aligned as much as the best so far.
-    fn may_align(&self, nodes: &[usize]) -> bool {
-        let Some(best) = &self.best else { return true };
+    fn search<'b>(&'b mut self, span: &'b Span<N>, limits: &'b Limits<N>, budget: &'b Budget) -> Search<'b, N> {
+        Search {
+            scaled: self.scaled,
+            span,
+            limits,
+            best: &mut self.best,
+            budget,
+            ties_lose: false,
+            indifferent: false,
+            shares: vec![Vec::new(); self.scaled.ranked.len()],
+        }
+    }
+
+    /// No placement on the set is aligned more, even with room for everything else.
+    fn alignable(&self, nodes: &[usize]) -> N {
         let mut most = N::zero();
         for &node in nodes {
             most += self.scaled.room.iter().map(|room| &room[node]).min().unwrap_or(&self.scaled.whole);
         }
-        most >= best.head.aligned.0
+        self.budget.spend((nodes.len() * (self.scaled.ranked.len() + 4)) as u64 * N::COST);
+        most.min(self.scaled.whole.clone())
     }
 }
 
@@ -195,22 +231,43 @@ fn placed<N: Number>(scaled: &Scaled<N>, found: &Found<N>, least: (usize, bool))
             shares[at][node] = scaled.units(rank, &found.shares[rank][place]);
         }
     }
-    finish(problem, &scaled.ranked, x, shares, least)
+    let ranks = scaled.ranked.len() as u64;
+    let pairs = N::fit((ranks * (ranks - 1) / 2).max(1));
+    let quality = Quality {
+        aligned_share: ratio(&found.head.aligned.0, &scaled.whole),
+        equal_masks: !found.head.uneven,
+        mean_distance: ratio(&found.head.apart, &scaled.whole) / ratio(&(pairs * &scaled.whole), &N::one()),
+        proven: least.1,
+    };
+    finish(problem, &scaled.ranked, (x, shares), quality, least.0)
 }
 
-/// `least`: the width of an idle machine, and whether the placement is the best.
-fn finish(problem: &Problem, ranked: &[usize], x: Vec<Vec<u64>>, shares: Placed, least: (usize, bool)) -> Solution {
-    let score = score(problem, &shares);
-    let equal_masks = !score.uneven;
-    let Reverse(aligned_share) = score.aligned_share;
+/// How good a placement is.
+struct Quality {
+    aligned_share: BigRational,
+    equal_masks: bool,
+    mean_distance: BigRational,
+    proven: bool,
+}
+
+/// `least_width`: that of an idle machine.
+fn finish(
+    problem: &Problem,
+    ranked: &[usize],
+    (x, shares): (Vec<Vec<u64>>, Placed),
+    quality: Quality,
+    least_width: usize,
+) -> Solution {
+    let some = |n: &usize| shares.iter().any(|row| !row[*n].is_zero());
+    let span: Vec<u32> = (0..problem.nodes.len()).filter(some).map(|n| problem.nodes[n]).collect();
     let mut solution = Solution {
-        preferred: score.width <= least.0 && equal_masks && unknown(problem).is_none(),
-        span: score.tail.span,
-        equal_masks,
-        least_width: least.0,
-        proven: least.1,
-        aligned_share,
-        mean_distance: score.apart,
+        preferred: span.len() <= least_width && quality.equal_masks && unknown(problem).is_none(),
+        span,
+        equal_masks: quality.equal_masks,
+        least_width,
+        proven: quality.proven,
+        aligned_share: quality.aligned_share,
+        mean_distance: quality.mean_distance,
         x,
         shares,
         refused: None,

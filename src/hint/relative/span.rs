@@ -29,10 +29,10 @@ pub(super) struct Follower<N> {
 /// What amounts follow.
 #[derive(Clone, Debug)]
 pub(super) enum Base<N> {
-    /// The first row, which is the CPUs.
-    Cpus,
-    /// The mean of so many first rows, which are devices.
-    Mean(usize),
+    /// The row of the CPUs.
+    Cpus(usize),
+    /// The mean of these rows, which are devices.
+    Mean(Vec<usize>),
     /// A share that is known from the start.
     Share(Vec<N>),
 }
@@ -88,9 +88,11 @@ impl<N: Number> Span<N> {
                 followers.push(Follower { rank, room });
             }
         }
-        let counted = rows.iter().filter(|row| row.counted).count();
-        let cpus = counted > 0 && scaled.resource(rows[0].rank).kind == Kind::Cpus;
-        let base = if cpus { Base::Cpus } else { Base::Mean(counted) };
+        // What can be placed in few ways bounds what can be placed in many.
+        rows.sort_by_key(Row::splits);
+        let cpus = rows.iter().position(|row| scaled.resource(row.rank).kind == Kind::Cpus);
+        let counted = || (0..rows.len()).filter(|&row| rows[row].counted).collect();
+        let base = cpus.map_or_else(|| Base::Mean(counted()), Base::Cpus);
         let row = |&from: &usize| nodes.iter().map(|&to| scaled.distance[from][to].clone()).collect();
         Span { nodes: nodes.to_vec(), distance: nodes.iter().map(row).collect(), rows, followers, base, reach }
     }
@@ -98,13 +100,24 @@ impl<N: Number> Span<N> {
     /// Followers are known when so many rows are placed.
     pub fn known_after(&self) -> usize {
         match &self.base {
-            Base::Cpus => 1,
-            Base::Mean(rows) => *rows,
+            Base::Cpus(row) => row + 1,
+            Base::Mean(rows) => rows.last().map_or(0, |row| row + 1),
             Base::Share(_) => 0,
         }
     }
 
-    /// How many ways there are to place the rows, as far as that can be counted.
+    /// True when rows are placed in the order in which the lowest ids are given out.
+    pub fn in_order(&self) -> bool {
+        self.rows.is_sorted_by_key(|row| row.rank)
+    }
+
+    /// About how many operations it takes to place everything once.
+    pub fn size(&self) -> usize {
+        let nodes = self.nodes.len();
+        (self.rows.len() + 2 * self.followers.len()) * nodes * (nodes + 8)
+    }
+
+    /// No more ways than that to place the rows.
     pub fn splits(&self) -> u64 {
         self.rows.iter().map(Row::splits).fold(1, u64::saturating_mul)
     }
@@ -144,23 +157,14 @@ impl<N: Number> Row<N> {
         low..=high
     }
 
+    /// No more ways than that to place it.
     fn splits(&self) -> u64 {
-        let mut ways: Vec<u64> = vec![0; 1];
-        ways[0] = 1;
-        let slack = self.units.saturating_sub(self.low.iter().sum());
-        if slack > 10_000 {
-            return if self.low.len() > 1 { slack } else { 1 };
-        }
-        for (low, high) in self.low.iter().zip(&self.high) {
-            let mut next = vec![0_u64; slack as usize + 1];
-            for (used, ways) in ways.iter().enumerate().filter(|(_, ways)| **ways > 0) {
-                for more in 0..=(high - low).min(slack - used as u64) {
-                    let place = &mut next[used + more as usize];
-                    *place = place.saturating_add(*ways);
-                }
-            }
-            ways = next;
-        }
-        ways.get(slack as usize).copied().unwrap_or(1)
+        let slack = self.units.saturating_sub(self.low.iter().fold(0, |sum: u64, low| sum.saturating_add(*low)));
+        let ways = |(low, high): (&u64, &u64)| (high - low).min(slack).saturating_add(1);
+        let mut ways: Vec<u64> = self.low.iter().zip(&self.high).map(ways).collect();
+        ways.sort_unstable();
+        // The node with the most gets what is left.
+        ways.pop();
+        ways.into_iter().fold(1, u64::saturating_mul)
     }
 }
