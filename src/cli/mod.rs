@@ -14,7 +14,8 @@ const USAGE: &str = "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-
 
 const AFTER: &str = "\
 Lists are written as the kernel writes them (0-3,8), also as 0-30:2, all, !0-1 or 0xff; sizes in
-powers of 1024 (512M, 8G). Each option may also be set as NUMA_RUN_<OPTION>; a flag wins.
+powers of 1024 (512M, 8G). Options of What, Where, How and Facts may also be set as
+NUMA_RUN_<OPTION>; a flag wins.
 
 Exit status: 125 when numa-run refuses or fails, 126 when the command cannot be executed, 127 when
 it is not found, else the command's own.";
