@@ -1,15 +1,55 @@
-//! Real machines, captured by others, read from their /sys trees alone.
+//! Real machines, captured by others, read from their /sys trees alone and from what hwloc exported. They are no part of the
+//! project: where they are not at hand, each test is left out by name.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+#[cfg(feature = "probe")]
+#[path = "captured/exports.rs"]
+mod exports;
 mod machines;
 
-use machines::unpacked;
+use libtest_mimic::{Arguments, Trial};
+use machines::{captured, unpacked};
 use numa_run::topology::{CpuSet, sysfs};
 
-#[test]
+const AT_HAND: &str = "the tests are left out where there are none";
+
+macro_rules! trials {
+    ($($test:path),* $(,)?) => {
+        [$((stringify!($test), $test as fn())),*]
+    };
+}
+
+fn main() {
+    let trees = trials![
+        the_captured_server_with_sub_numa_clusters_is_read_as_it_is,
+        captured_trees_have_the_cpus_nodes_and_functions_that_they_have,
+        a_captured_domain_of_32_bits_is_kept,
+    ];
+    #[cfg(feature = "probe")]
+    let exports = trials![
+        exports::captured_exports_have_the_nodes_cpus_and_functions_that_they_have,
+        exports::gpus_and_nics_are_on_their_nodes,
+        exports::all_sixteen_gpus_of_a_dgx_2_are_found,
+        exports::an_export_of_hwloc_1_with_sparse_ids_keeps_its_distances,
+        exports::high_bandwidth_memory_has_no_cpus_and_a_locality,
+    ];
+    #[cfg(not(feature = "probe"))]
+    let exports = trials![];
+    let absent = captured("").is_none();
+    let trial = |(name, test): (&str, fn())| {
+        let name = name.replace(' ', "");
+        let passed = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, passed).with_ignored_flag(absent)
+    };
+    libtest_mimic::run(&Arguments::from_args(), trees.into_iter().chain(exports).map(trial).collect()).exit();
+}
+
 fn the_captured_server_with_sub_numa_clusters_is_read_as_it_is() {
-    let Some((_folder, root)) = unpacked("sysfs/nri-topology-aware-sysfs.tar.bz2", "sysfs/server") else { return };
+    let (_folder, root) = unpacked("sysfs/nri-topology-aware-sysfs.tar.bz2", "sysfs/server").expect(AT_HAND);
     let machine = sysfs::read(&root).unwrap();
     for id in 0..4 {
         let cpus: CpuSet = format!("{id}-111:4").parse().unwrap();
@@ -24,7 +64,6 @@ fn the_captured_server_with_sub_numa_clusters_is_read_as_it_is() {
     assert_eq!(machine.online().to_string(), "0-111");
 }
 
-#[test]
 fn captured_trees_have_the_cpus_nodes_and_functions_that_they_have() {
     let trees = [
         ("sysfs/2pa-pcidomain32bits.tar.bz2", "2pa-pcidomain32bits", "0", "0-1", 9),
@@ -35,7 +74,7 @@ fn captured_trees_have_the_cpus_nodes_and_functions_that_they_have() {
         ("sysfs/ghw-8581cf3a529e5d8b97ea876eade2f60d.tar.gz", "sys", "0-1", "0-23", 82),
     ];
     for (archive, tree, nodes, cpus, functions) in trees {
-        let Some((_folder, root)) = unpacked(archive, tree) else { return };
+        let (_folder, root) = unpacked(archive, tree).expect(AT_HAND);
         let machine = sysfs::read(&root).unwrap();
         let seen = (machine.node_ids().to_string(), machine.online().to_string(), machine.pci.len());
         assert_eq!(seen, (nodes.to_owned(), cpus.to_owned(), functions), "{archive}");
@@ -43,9 +82,8 @@ fn captured_trees_have_the_cpus_nodes_and_functions_that_they_have() {
     }
 }
 
-#[test]
 fn a_captured_domain_of_32_bits_is_kept() {
-    let Some((_folder, root)) = unpacked("sysfs/2pa-pcidomain32bits.tar.bz2", "2pa-pcidomain32bits") else { return };
+    let (_folder, root) = unpacked("sysfs/2pa-pcidomain32bits.tar.bz2", "2pa-pcidomain32bits").expect(AT_HAND);
     let machine = sysfs::read(&root).unwrap();
     assert_eq!(machine.pci.last().unwrap().bdf.to_string(), "10000:00:04.0");
     assert_eq!(machine.pci(("00:03.0").parse().unwrap()).unwrap().interfaces, ["ens3"]);

@@ -16,7 +16,8 @@ const AFTER: &str = "\
 Lists are written as the kernel writes them (0-3,8), also as 0-30:2, all, !0-1 or 0xff; sizes in
 powers of 1024 (512M, 8G). Devices are asked for as [NAME=]N[:KEY=VALUE,...], as often as needed:
 --gpu 2:vendor=nvidia --vf n3=1:pf=ens1f0; keys are vendor, device, class, driver, pf, interface and
-address, where * and ? stand for any letters. Each option may also be set as NUMA_RUN_<OPTION>; a flag wins.
+address, where * and ? stand for any letters. Options of What, Where, How and Facts may also be set
+as NUMA_RUN_<OPTION>; a flag wins.
 
 Exit status: 125 when numa-run refuses or fails, 126 when the command cannot be executed, 127 when
 it is not found, else the command's own.";

@@ -2,6 +2,7 @@
 
 use super::{Plan, Refusal, RefusalKind, Score, refusal};
 use crate::hint::kubelet::Explanation;
+use crate::hint::policy::Policy;
 use crate::hint::relative::{Kind, Other, Problem, Refused, Resource, Solution, Why, solve};
 use crate::request::Request;
 use crate::resource::{self, Allocation, Counts, HintProvider, Shortage, Situation, Units};
@@ -45,14 +46,17 @@ fn solved(
     plan: &Plan,
     problem: &mut Problem<'_>,
 ) -> Result<Solved, Refusal> {
-    let mut proven = true;
+    let mut before: Option<Solved> = None;
     loop {
-        let solution = solve(problem).map_err(|lacking| Refusal {
-            kind: RefusalKind::Impossible,
-            resource: Some(lacking.name.clone()),
-            message: lacking.to_string(),
-        })?;
-        let solution = Solution { proven: solution.proven && proven, ..solution };
+        let solution = match (solve(problem), before) {
+            (Ok(solution), before) => Solution { proven: solution.proven && before.is_none(), ..solution },
+            // Less cannot be promised: what was had is what there is.
+            (Err(_), Some((solution, allocations))) => return Ok((second_rate(solution, problem), allocations)),
+            (Err(lacking), None) => {
+                let message = lacking.to_string();
+                return Err(Refusal { kind: RefusalKind::Impossible, resource: Some(lacking.name), message });
+            }
+        };
         let span = span_of(&solution);
         let names = plan.resources.iter().map(|said| said.resource.clone());
         let units: Units = names.zip(by_node(problem, &solution)).collect();
@@ -72,8 +76,15 @@ fn solved(
         // What was had of unknown locality in its place stays so.
         resource.units = (resource.units + resource.unknown).saturating_sub(unknown);
         resource.unknown = unknown;
-        proven = false;
+        before = Some((solution, allocations));
     }
+}
+
+/// A solution that could not be kept to: admitted only where anything is.
+fn second_rate(solution: Solution, problem: &Problem<'_>) -> Solution {
+    let strict = matches!(problem.policy, Policy::Restricted | Policy::SingleNumaNode);
+    let refused = strict.then_some(Refused { why: Why::Wider, resource: None });
+    Solution { preferred: false, proven: false, refused, ..solution }
 }
 
 /// A device class that got fewer on a node than it was promised: where, and how many.
