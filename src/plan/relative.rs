@@ -61,10 +61,10 @@ fn solved(
         let names = plan.resources.iter().map(|said| said.resource.clone());
         let units: Units = names.zip(by_node(problem, &solution)).collect();
         // Where whole cores of different widths do not add up to the numbers, the span stands.
-        let take = |provider: &Box<dyn HintProvider>| {
-            provider.allocate_on(&units).or_else(|_| provider.allocate(span.as_ref()))
-        };
-        let allocations: Result<Vec<Allocation>, Shortage> = providers.iter().map(take).collect();
+        let take =
+            |provider: &dyn HintProvider| provider.allocate_on(&units).or_else(|_| provider.allocate(span.as_ref()));
+        let allocations: Result<Vec<Allocation>, Shortage> =
+            providers.iter().map(|provider| take(provider.as_ref())).collect();
         let given = allocations.as_deref().unwrap_or_default();
         let broken = given
             .iter()
