@@ -80,21 +80,43 @@ fn main() -> ExitCode {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
+    let named = |file: &PathBuf| file.extension().is_some_and(|part| part == "toml");
+    assert!(files.iter().all(named), "only scenarios are in their folder");
     assert!(!files.is_empty(), "there are scenarios");
-    let trial = |file: PathBuf| {
-        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        Trial::test(name, move || check(&file))
-    };
-    libtest_mimic::run(&Arguments::from_args(), files.into_iter().map(trial).collect()).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), files.iter().map(|file| trial(file)).collect()).exit_code()
 }
 
-fn check(file: &Path) -> Result<(), Failed> {
-    assert_eq!(file.extension().and_then(|part| part.to_str()), Some("toml"), "only scenarios are here");
-    let text = fs::read_to_string(file)?;
-    let scenario: Scenario = toml::from_str(&text)?;
+/// The test of a file. One that lacks what it needs here is left out by name.
+fn trial(file: &Path) -> Trial {
+    let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+    let text = fs::read_to_string(file).unwrap();
+    match toml::from_str::<Scenario>(&text) {
+        Err(error) => Trial::test(name, move || Err(error.into())),
+        Ok(scenario) => {
+            let left_out = lacks(&scenario);
+            if let Some(reason) = &left_out {
+                eprintln!("SKIPPED, NOT TESTED: {name}: {reason}");
+            }
+            Trial::test(name, move || check(&scenario)).with_ignored_flag(left_out.is_some())
+        }
+    }
+}
+
+/// What is not at hand.
+fn lacks(scenario: &Scenario) -> Option<String> {
+    let probe = Path::new(env!("CARGO_BIN_EXE_numa-run")).with_file_name("numa-run-probe");
+    let others = [&scenario.synthetic, &scenario.xml, &scenario.captured];
+    if others.iter().any(|other| other.is_some()) && !probe.is_file() {
+        return Some(format!("{} is not built (cargo build --features probe)", probe.display()));
+    }
+    let file = captured(scenario.captured.as_ref()?);
+    file.is_none().then(|| "the captured machines are not there".to_owned())
+}
+
+fn check(scenario: &Scenario) -> Result<(), Failed> {
     assert!(!scenario.run.is_empty(), "a scenario runs something");
     let stage = scratch();
-    let Some(topologies) = topologies(&scenario, stage.path()) else { return Ok(()) };
+    let topologies = topologies(scenario, stage.path());
     for run in &scenario.run {
         let mut facts = Vec::new();
         let assume = run.assume.as_ref().or(scenario.assume.as_ref());
@@ -115,29 +137,20 @@ fn short(problem: String) -> String {
 }
 
 /// Where the machine is described: twice for a tree, which is listed in both orders.
-fn topologies(scenario: &Scenario, stage: &Path) -> Option<Vec<String>> {
-    let probe = Path::new(env!("CARGO_BIN_EXE_numa-run")).with_file_name("numa-run-probe");
-    let others = [&scenario.synthetic, &scenario.xml, &scenario.captured];
-    if others.iter().any(|other| other.is_some()) && !probe.is_file() {
-        eprintln!("SKIPPED, NOT TESTED: {} is not built (cargo build --features probe)", probe.display());
-        return None;
-    }
+fn topologies(scenario: &Scenario, stage: &Path) -> Vec<String> {
     if let Some(machine) = &scenario.machine {
         let tree = machine.tree();
         let copies = [("forwards", false), ("backwards", true)].map(|(name, backwards)| {
             copied(tree.root(), &stage.join(name), backwards);
             format!("root:{}", stage.join(name).display())
         });
-        return Some(copies.into());
+        return copies.into();
     }
-    let own =
-        |path: &String| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines").join(path).display().to_string();
-    Some(match (&scenario.synthetic, &scenario.xml, &scenario.captured) {
-        (Some(spec), ..) => vec![format!("synthetic:{spec}")],
-        (_, Some(path), _) => vec![own(path)],
-        (_, _, Some(path)) => vec![captured(path)?.display().to_string()],
-        (None, None, None) => Vec::new(),
-    })
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");
+    let synthetic = scenario.synthetic.iter().map(|spec| format!("synthetic:{spec}"));
+    let own = scenario.xml.iter().map(|path| own.join(path).display().to_string());
+    let captured = scenario.captured.iter().filter_map(|path| Some(captured(path)?.display().to_string()));
+    synthetic.chain(own).chain(captured).collect()
 }
 
 fn checked(run: &Run, topologies: &[String], facts: &[String], stage: &Path) -> Result<(), String> {

@@ -28,7 +28,11 @@ pci = [
 
 /// All that is printed, stderr first.
 fn shown(arguments: &str, on_machine: bool) -> String {
-    let tree = toml::from_str::<Described>(MACHINE).unwrap().tree();
+    shown_on(MACHINE, arguments, on_machine)
+}
+
+fn shown_on(machine: &str, arguments: &str, on_machine: bool) -> String {
+    let tree = toml::from_str::<Described>(machine).unwrap().tree();
     let mut command = Command::new(env!("CARGO_BIN_EXE_numa-run"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"NUMA_RUN_")) {
         command.env_remove(name);
@@ -110,4 +114,17 @@ fn a_plan_for_scripts_is_as_reviewed() {
 #[test]
 fn a_machine_is_as_reviewed() {
     same(shown("topo", true), file!["snapshots/topo.txt"]);
+}
+
+#[test]
+fn the_explanation_of_a_big_machine_is_a_page() {
+    let distances = |id: usize| (0..64).map(|other| if other == id { "10 " } else { "21 " }).collect::<String>();
+    let node = |id: usize| {
+        format!("{{ id = {id}, cpus = \"{}-{}\", mib = 1024, distances = \"{}\" }}", id * 4, id * 4 + 3, distances(id))
+    };
+    let machine = format!("node = [{}]", (0..64).map(node).collect::<Vec<_>>().join(", "));
+    for arguments in ["plan --explain --cpus 30 --memory 9G", "plan --explain --cpus 90 --policy single-numa-node"] {
+        let text = shown_on(&machine, arguments, true);
+        assert!(text.lines().count() < 30 && text.len() < 4000, "{text}");
+    }
 }

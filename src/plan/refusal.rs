@@ -6,7 +6,8 @@ use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
 use crate::request::{CpuChoice, NodeSpec, Request};
 use crate::resource::{self, HintProvider, Offer, Shortage};
-use crate::topology::{Machine, NodeMask};
+use crate::topology::{Bdf, Machine, MemoryKind, NodeMask};
+use clap::ValueEnum;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,14 +77,21 @@ pub fn unknown_nodes(request: &Request, facts: &Facts<'_>) -> Result<(), Refusal
     let memory_nodes = request.memory.as_ref().and_then(|memory| memory.nodes.as_ref());
     let nodes = named(facts, "memory", "--mem-nodes", memory_nodes)?;
     with_memory(facts, &nodes)?;
-    let stated = request.device_nodes.iter().find(|&(_, &node)| facts.machine.node(node).is_none());
-    match stated {
-        Some((bdf, node)) => Err(Refusal::usage(
-            "device",
-            format!("--device-node {bdf}={node}: {}", absent(facts, &NodeMask::one(*node))),
-        )),
-        None => Ok(()),
-    }
+    of_kind(facts, &nodes, request.memory.as_ref().and_then(|memory| memory.kind))?;
+    request.device_nodes.iter().find_map(|(bdf, node)| stated(facts, *bdf, *node)).map_or(Ok(()), Err)
+}
+
+/// What is wrong with a device's node that the user states.
+fn stated(facts: &Facts<'_>, bdf: Bdf, node: u32) -> Option<Refusal> {
+    let assumed = facts.assume.device.iter().any(|device| device.pci == bdf);
+    let problem = if facts.machine.node(node).is_none() {
+        absent(facts, &NodeMask::one(node))
+    } else if facts.machine.pci(bdf).is_none() && !assumed {
+        "this machine has no such device".to_owned()
+    } else {
+        return None;
+    };
+    Some(Refusal::usage("device", format!("--device-node {bdf}={node}: {problem}")))
 }
 
 fn named(facts: &Facts<'_>, resource: &str, flag: &str, spec: Option<&NodeSpec>) -> Result<NodeMask, Refusal> {
@@ -115,6 +123,18 @@ fn with_memory(facts: &Facts<'_>, nodes: &NodeMask) -> Result<(), Refusal> {
     let message =
         format!("--mem-nodes: node {outside} is outside the nodes that memory may come from here ({allowed})");
     Err(Refusal { kind: RefusalKind::Impossible, resource: Some("memory".into()), message })
+}
+
+/// Nodes that are named and a kind that is asked for have to agree.
+fn of_kind(facts: &Facts<'_>, nodes: &NodeMask, kind: Option<MemoryKind>) -> Result<(), Refusal> {
+    let Some(kind) = kind else { return Ok(()) };
+    let other = nodes.iter().filter_map(|id| facts.machine.node(id)).find(|node| node.memory != kind);
+    let name = |kind: MemoryKind| kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    other.map_or(Ok(()), |node| {
+        let message =
+            format!("--mem-nodes: the memory of node {} is {}, not {}", node.id, name(node.memory), name(kind));
+        Err(Refusal::usage("memory", message))
+    })
 }
 
 /// The policy does not admit the merged hint: which resource is the reason.

@@ -143,3 +143,23 @@ fn where_memory_policies_are_forbidden_only_what_was_asked_for_is_missed() {
         assert!(ended.errors.contains("Operation not permitted"), "{ended:?}");
     }
 }
+
+#[test]
+fn a_run_directory_that_cannot_be_written_stops_nothing() {
+    for user in users() {
+        let stage = Stage::new();
+        let mut command = stage.numa_run(user);
+        let ended = Ended::of(command.args(["--run-dir", "/proc/no/such", "--cpus", "1", "--", "echo", "ran"]));
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{user:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn many_first_launches_at_once_all_get_their_machine() {
+    let stage = Stage::new();
+    let start = |_| stage.numa_run(User::Same).args(["--cpus", "1", "--", "true"]).spawn().unwrap();
+    let children: Vec<_> = (0..12).map(start).collect();
+    for mut child in children {
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}

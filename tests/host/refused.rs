@@ -148,3 +148,23 @@ fn a_host_that_is_reserved_as_a_whole_gives_nothing() {
         &["not enough cpus: 1 wanted, 0 free"],
     );
 }
+
+#[test]
+fn a_set_uid_numa_run_does_nothing() {
+    if !users().contains(&User::Ordinary) {
+        eprintln!("SKIPPED, NOT TESTED: only root can make a set-uid program to be started by others");
+        return;
+    }
+    let stage = Stage::new();
+    let program = stage.file("numa-run", &std::fs::read(super::NUMA_RUN).unwrap(), 0o4755);
+    let flags = nix::sys::statvfs::statvfs(&program).unwrap().flags();
+    if flags.contains(nix::sys::statvfs::FsFlags::ST_NOSUID) {
+        eprintln!("SKIPPED, NOT TESTED: {} does not honour set-uid", program.display());
+        return;
+    }
+    let mut command = super::typed(User::Ordinary, &program);
+    stage.set_up(&mut command);
+    let ended = Ended::of(command.args(["--cpus", "1", "--", "id"]));
+    assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{ended:?}");
+    assert!(ended.errors.contains("does not run set-uid"), "{ended:?}");
+}
