@@ -86,8 +86,8 @@ impl Assume {
             node.local_cpus = node.local_cpus.minus(&self.offline);
         }
         for (size, counts) in &self.pages {
-            let size: crate::request::Size = size.parse()?;
-            counts.iter().for_each(|(&node, &pages)| assume_pages(&mut machine, node, size.0 >> 10, pages));
+            let size: crate::request::PageSize = size.parse()?;
+            counts.iter().for_each(|(&node, &pages)| assume_pages(&mut machine, node, size.kib(), pages));
         }
         Ok(machine)
     }

@@ -5,7 +5,10 @@ use crate::request::Size;
 use crate::topology::{Bdf, CpuSet};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where the configuration is when `--config` names no other file.
 pub const PATH: &str = "/etc/numa-run/config.toml";
@@ -73,7 +76,7 @@ pub enum FileError {
         /// The file.
         file: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// It is not what it should be.
     #[error("{}: {message}", file.display())]
@@ -86,6 +89,20 @@ pub enum FileError {
 }
 
 impl Config {
+    /// The class that this file puts such devices into.
+    pub fn class_of(&self, vendor: u16, device: u16) -> Option<&str> {
+        let id = VendorDevice { vendor, device };
+        let lists = |class: &ClassConfig| class.devices.contains(&id);
+        self.class.iter().find(|(_, class)| lists(class)).map(|(name, _)| name.as_str())
+    }
+
+    /// A device that two classes claim.
+    pub fn claimed_twice(&self) -> Option<VendorDevice> {
+        let claims = self.class.iter().flat_map(|(name, class)| class.devices.iter().map(move |id| (name, id)));
+        let other = |(name, id): &(&String, &VendorDevice)| self.class_of(id.vendor, id.device) != Some(name.as_str());
+        claims.clone().find(other).map(|(_, id)| *id)
+    }
+
     /// Reads the file that was named, else the usual one if there is one.
     pub fn load(named: Option<&Path>) -> Result<Config, FileError> {
         match named {
@@ -98,9 +115,37 @@ impl Config {
 
 /// Reads a TOML file.
 pub fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, FileError> {
-    let text = std::fs::read_to_string(file).map_err(|source| FileError::Read { file: file.into(), source })?;
+    let text = text(file).map_err(|source| FileError::Read { file: file.into(), source })?;
     let message = |error: toml::de::Error| error.to_string().trim_end().to_owned();
     toml::from_str(&text).map_err(|error| FileError::Syntax { file: file.into(), message: message(error) })
+}
+
+/// A configuration of thousands of devices is a tenth of this.
+const LARGEST: u64 = 4 << 20;
+/// How long a pipe may keep a launch waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The text of a file. A pipe that nobody writes to, or a device without an
+/// end, must not hold up a launch for good.
+fn text(file: &Path) -> io::Result<String> {
+    if std::fs::metadata(file)?.is_file() {
+        return bounded(file);
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let pipe = file.to_owned();
+    // Nobody listens after the limit.
+    std::thread::spawn(move || drop(sender.send(bounded(&pipe))));
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no end of it within {} s", PATIENCE.as_secs()));
+    receiver.recv_timeout(PATIENCE).map_err(late)?
+}
+
+fn bounded(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LARGEST {
+        true => Err(io::Error::from_raw_os_error(libc::EFBIG)),
+        false => Ok(text),
+    }
 }
 
 fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -84,6 +84,7 @@ fn answers(arguments: &DebugArgs, lines: &Path) -> anyhow::Result<Answer> {
     Ok(match arguments.what {
         DebugWhat::Merge => Box::new(|line| Ok(debug::merge::answer(line)?)),
         DebugWhat::Devices => Box::new(|line| Ok(debug::devices::answer(line)?)),
+        DebugWhat::Place => Box::new(|line| Ok(debug::place::answer(line)?)),
         DebugWhat::Memory => Box::new(|line| Ok(debug::memory::answer(line)?)),
         DebugWhat::Cpus => {
             let file = arguments.topologies.clone().unwrap_or_else(|| topologies(lines));

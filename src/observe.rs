@@ -2,7 +2,7 @@
 
 use crate::assume::{Assume, Holdings};
 use crate::cli::SourceArgs;
-use crate::config::{self, Config};
+use crate::config::{self, Config, VendorDevice};
 use crate::host;
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
@@ -131,6 +131,9 @@ fn known_classes(config: &Config) -> anyhow::Result<()> {
         unknown.map_or("", |name| name),
         classes()
     );
+    if let Some(VendorDevice { vendor, device }) = config.claimed_twice() {
+        anyhow::bail!("the configuration puts {vendor:04x}:{device:04x} into two classes: a device is in one");
+    }
     Ok(())
 }
 
@@ -142,7 +145,11 @@ fn known_assumptions(assume: &Assume) -> anyhow::Result<()> {
         unknown.map_or("", |device| &device.class),
         classes()
     );
-    Ok(())
+    let mut named = std::collections::BTreeSet::new();
+    match assume.device.iter().find(|device| !named.insert(device.pci)) {
+        Some(twice) => Err(anyhow::anyhow!("the device {} is assumed twice", twice.pci)),
+        None => Ok(()),
+    }
 }
 
 fn classes() -> String {

@@ -1,7 +1,7 @@
 //! The launcher: reads the command line, does what it says, ends with its code.
 
 use numa_run::cli::{Cli, Verb};
-use numa_run::{inspect, launch, report};
+use numa_run::{host, inspect, launch, report};
 use std::process::ExitCode;
 
 /// musl's own allocator asks the kernel for pages again and again.
@@ -10,6 +10,11 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
+    // Before anything is read: a plan starts the probe that a variable names, and opens files.
+    if host::syscall::runs_with_foreign_rights() {
+        report::say("numa-run: numa-run does not run set-uid: its callers would get its rights\n");
+        return ExitCode::from(125);
+    }
     let cli = match Cli::read(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err((error, code)) => {

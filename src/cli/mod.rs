@@ -122,6 +122,8 @@ pub enum DebugWhat {
     Devices,
     /// Hinting memory
     Memory,
+    /// Placing all resources together
+    Place,
 }
 
 impl Cli {
@@ -138,8 +140,19 @@ impl Cli {
         let arguments = verb_first(&command, arguments);
         let verb = arguments.get(1).and_then(|word| word.to_str());
         let usage = if verb.is_some_and(|word| command.find_subcommand(word).is_some()) { 2 } else { 125 };
+        if usage == 2 {
+            // The variables of a launch that is none are nobody's business here.
+            command = command.mut_args(|arg| arg.env(None::<&str>));
+        }
         let matches = command.try_get_matches_from_mut(arguments);
-        let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+        let cli = matches.and_then(|matches| {
+            let mut cli = Cli::from_arg_matches(&matches)?;
+            match (&mut cli.verb, matches.subcommand()) {
+                (Some(Verb::Plan(plan)), Some((_, matches))) => plan.request.flags_win(matches),
+                _ => cli.launch.request.flags_win(&matches),
+            }
+            Ok(cli)
+        });
         cli.map_err(|error| {
             let code = if error.use_stderr() { usage } else { 0 };
             (error, code)
@@ -154,7 +167,8 @@ impl LaunchArgs {
         let plain = Command::new("numa-run").disable_help_flag(true).no_binary_name(true);
         let mut command = LaunchArgs::augment_args(plain);
         let matches = command.try_get_matches_from_mut(arguments.get(1..)?).ok()?;
-        let launch = LaunchArgs::from_arg_matches(&matches).ok()?;
+        let mut launch = LaunchArgs::from_arg_matches(&matches).ok()?;
+        launch.request.flags_win(&matches);
         let first = launch.command.first()?;
         let verb = first.to_str().is_some_and(Verb::has_subcommand);
         let marked = arguments.len().checked_sub(launch.command.len() + 1).is_some_and(|at| arguments[at] == "--");

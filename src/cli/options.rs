@@ -8,7 +8,9 @@ use crate::request::{
 use crate::resource::cpu::{CpuOptions, SmtMode};
 use crate::topology::TopologySource;
 use crate::topology::{Bdf, MemoryKind};
-use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use std::path::PathBuf;
 
 /// What is asked for.
@@ -20,7 +22,6 @@ pub struct RequestArgs {
     pub cpus: Option<u32>,
     /// Exactly these CPUs
     #[arg(long, value_name = "LIST", help_heading = "What", hide_env = true, env = "NUMA_RUN_CPU_LIST")]
-    #[arg(conflicts_with_all = ["cpus", "cpu_nodes"])]
     pub cpu_list: Option<CpuSpec>,
     /// CPUs of these nodes only; without --cpus, all of them
     #[arg(long, value_name = "NODES", help_heading = "What", hide_env = true, env = "NUMA_RUN_CPU_NODES")]
@@ -117,6 +118,7 @@ pub struct RequestArgs {
 pub struct SourceArgs {
     /// Another machine: an hwloc XML file, synthetic:SPEC or root:DIR
     #[arg(long, value_name = "SOURCE", help_heading = "Facts", hide_env = true, env = "NUMA_RUN_TOPOLOGY")]
+    #[arg(value_parser = OsStringValueParser::new().try_map(TopologySource::try_from))]
     pub topology: Option<TopologySource>,
     /// Facts taken for granted: what is held or offline, devices, pages
     #[arg(long, value_name = "FILE", help_heading = "Facts", hide_env = true, env = "NUMA_RUN_ASSUME")]
@@ -164,7 +166,42 @@ impl RequestArgs {
         Ok(request)
     }
 
+    /// Variables are defaults: one that contradicts a flag, or that says how
+    /// something is picked which nobody asks for, counts as not set.
+    pub(super) fn flags_win(&mut self, matches: &ArgMatches) {
+        let preset = |option: &str| matches.value_source(option) == Some(ValueSource::EnvVariable);
+        let typed = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
+        if typed("cpu_list") {
+            self.cpus = self.cpus.filter(|_| !preset("cpus"));
+            self.cpu_nodes = self.cpu_nodes.take().filter(|_| !preset("cpu_nodes"));
+        } else if typed("cpus") || typed("cpu_nodes") {
+            self.cpu_list = self.cpu_list.take().filter(|_| !preset("cpu_list"));
+        }
+        let no_cpus = self.cpus.is_none() && self.cpu_nodes.is_none() && self.cpu_list.is_none();
+        if preset("smt") && (no_cpus || self.cpu_list.is_some() && self.smt == SmtMode::OnePerCore) {
+            self.smt = SmtMode::default();
+        }
+        if no_cpus {
+            self.cpu_option.retain(|_| !preset("cpu_option"));
+            self.cpu_kind = self.cpu_kind.take().filter(|_| !preset("cpu_kind"));
+        }
+        if self.memory.is_none() && self.hugepages.is_empty() {
+            self.mem_kind = self.mem_kind.filter(|_| !preset("mem_kind"));
+        }
+        if typed("mempolicy") && self.mempolicy.is_some_and(|mode| !mode.takes_nodes()) {
+            self.mem_nodes = self.mem_nodes.take().filter(|_| !preset("mem_nodes"));
+        }
+        if typed("mem_nodes") {
+            self.mempolicy = self.mempolicy.filter(|mode| mode.takes_nodes() || !preset("mempolicy"));
+        }
+    }
+
     fn cpu_request(&self) -> Result<Option<CpuRequest>, Contradiction> {
+        for (given, flag) in [(self.cpus.is_some(), "--cpus"), (self.cpu_nodes.is_some(), "--cpu-nodes")] {
+            if given && self.cpu_list.is_some() {
+                return Err(Contradiction(format!("--cpu-list names the very CPUs and cannot be used with {flag}")));
+            }
+        }
         let choice = match (&self.cpu_list, self.cpus, &self.cpu_nodes) {
             (Some(list), _, _) => CpuChoice::List(list.clone()),
             (None, Some(count), nodes) => CpuChoice::Count(count, nodes.clone()),
@@ -182,10 +219,6 @@ impl RequestArgs {
         }
         if self.smt == SmtMode::OnePerCore && options.full_cores {
             let message = "--smt one-per-core leaves the other threads idle, full-cores hands them out: choose one";
-            return Err(Contradiction(message.into()));
-        }
-        if self.smt == SmtMode::OnePerCore && self.cpu_list.is_some() {
-            let message = "--smt one-per-core picks a thread of each core, --cpu-list names the very CPUs: choose one";
             return Err(Contradiction(message.into()));
         }
         Ok(Some(CpuRequest { choice, options, smt: self.smt, kind: self.cpu_kind.clone() }))

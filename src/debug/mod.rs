@@ -5,6 +5,7 @@ pub mod cpus;
 pub mod devices;
 pub mod memory;
 pub mod merge;
+pub mod place;
 
 use crate::hint::Capacity;
 use crate::hint::list::TooManyNodes;

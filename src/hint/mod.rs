@@ -4,6 +4,7 @@
 pub mod kubelet;
 pub mod list;
 pub mod policy;
+pub mod relative;
 
 use crate::topology::NodeMask;
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use crate::step::Exec;
 use nix::errno::Errno;
 use std::ffi::{CString, NulError, OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The workload cannot be started.
@@ -60,6 +60,9 @@ fn reason(errno: Errno, program: &OsStr) -> String {
 
 /// Looks for the program in PATH as execvp(3) does, but never falls back to a shell.
 fn search(program: &OsStr, arguments: &[CString], environment: &[CString]) -> Errno {
+    if program.is_empty() {
+        return Errno::ENOENT;
+    }
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
     let mut worst = Errno::ENOENT;
     for folder in std::env::split_paths(&path) {
@@ -90,9 +93,11 @@ fn c_strings(words: &[OsString]) -> Result<Vec<CString>, NulError> {
 
 /// What was inherited, with some variables set.
 fn environment(set: &[(String, OsString)]) -> Result<Vec<CString>, NulError> {
-    let replaced = |name: &OsStr| set.iter().any(|(other, _)| name == OsStr::new(other));
-    let inherited = std::env::vars_os().filter(|(name, _)| !replaced(name));
-    let ours = set.iter().map(|(name, value)| (OsString::from(name), value.clone()));
-    let line = |(name, value): (OsString, OsString)| [name.into_vec(), b"=".to_vec(), value.into_vec()].concat();
-    inherited.chain(ours).map(|variable| CString::new(line(variable))).collect()
+    let replaced = |entry: &CString| {
+        let name = entry.to_bytes().split(|&byte| byte == b'=').next();
+        set.iter().any(|(other, _)| name == Some(other.as_bytes()))
+    };
+    let ours = set.iter().map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()));
+    // Whatever is there is passed on, entries without a `=` too.
+    syscall::environment().into_iter().filter(|entry| !replaced(entry)).map(Ok).chain(ours).collect()
 }

@@ -1,5 +1,6 @@
 //! Keeps a Machine in the run directory.
 
+use super::syscall;
 use crate::topology::Machine;
 use crate::topology::snapshot::{FILE, Fingerprint, encode};
 use std::fs::Permissions;
@@ -16,8 +17,10 @@ fn mode() -> u32 {
 /// else, or a link to one, is not written to: in /tmp anyone may have made it.
 fn own_folder(dir: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(mode()).create(dir) {
+        // So that the caller's umask has no say.
+        Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(mode()))?,
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+        Err(_) => {}
     }
     let found = std::fs::symlink_metadata(dir)?;
     let user = nix::unistd::geteuid().as_raw();
@@ -45,6 +48,10 @@ pub fn store(dir: &Path, machine: &Machine, fingerprint: Fingerprint) -> Result<
 }
 
 fn write(dir: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A write above the limit ends the writer, who only wants to start something else.
+    if bytes.len() as u64 > syscall::largest_file() {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     own_folder(dir)?;
     let readable = Permissions::from_mode(0o644);
     let mut file = tempfile::Builder::new().prefix(".snapshot").tempfile_in(dir)?;

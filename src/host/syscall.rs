@@ -2,6 +2,7 @@
 
 use crate::request::MemPolicy;
 use crate::topology::{CpuSet, NodeMask};
+use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -124,6 +125,32 @@ fn outcome(result: libc::c_long) -> io::Result<()> {
 pub fn runs_with_foreign_rights() -> bool {
     // SAFETY: getauxval reads the vector that the kernel left for this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The environment as it was inherited, entry by entry; the standard library
+/// leaves out those without a name or a `=`.
+pub fn environment() -> Vec<CString> {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    let mut entries = Vec::new();
+    // SAFETY: the C library's array ends with a null pointer, its entries with a NUL byte, and nothing here changes it.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            entries.push(CStr::from_ptr(*entry).to_owned());
+            entry = entry.add(1);
+        }
+    }
+    entries
+}
+
+/// Bytes that this process may write to a file (RLIMIT_FSIZE).
+pub fn largest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills in the structure that it is given.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if result == 0 { limit.rlim_cur } else { 0 }
 }
 
 /// Whether SIGPIPE was ignored when this process started.

@@ -12,6 +12,7 @@ use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::hint::Amount;
 use crate::hint::kubelet::{self, Explanation, Merged, TieBreak};
+use crate::hint::policy::Policy;
 use crate::request::{Merge, Request};
 use crate::resource::{self, Allocation, Granted, HintProvider, Offer, Situation, store};
 use crate::topology::{CpuSet, Machine, NodeMask};
@@ -265,6 +266,14 @@ fn memory_mask(providers: &[Box<dyn HintProvider>], plan: &Plan) -> Option<NodeM
     }
 }
 
+/// The nodes to take from first. `single-numa-node` answers the only node that
+/// there is with no mask, as the kubelet does; what is on it still goes before
+/// what is of unknown locality.
+fn near(request: &Request, plan: &Plan) -> Option<NodeMask> {
+    let only = request.policy == Policy::SingleNumaNode && plan.candidates.len() == 1;
+    plan.affinity.clone().or_else(|| only.then(|| plan.candidates.clone()))
+}
+
 fn allocate(
     request: &Request,
     providers: &[Box<dyn HintProvider>],
@@ -272,8 +281,9 @@ fn allocate(
     plan: &mut Plan,
 ) -> Result<(), Refusal> {
     let memory = memory_mask(providers, plan);
+    let near = near(request, plan);
     for provider in providers {
-        let mask = if provider.together().is_some() { memory.as_ref() } else { plan.affinity.as_ref() };
+        let mask = if provider.together().is_some() { memory.as_ref() } else { near.as_ref() };
         plan.allocations.push(provider.allocate(mask)?);
     }
     plan.span = plan.allocations.iter().fold(NodeMask::new(), |span, allocation| span.or(&allocation.nodes()));
@@ -287,5 +297,5 @@ fn allocate(
     }
     plan.pool = free;
     plan.memory = binding::binding(request, situation, plan);
-    Ok(())
+    refusal::no_nodes(request, plan)
 }

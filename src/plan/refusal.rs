@@ -66,6 +66,18 @@ pub fn too_many_nodes(request: &Request, nodes: &NodeMask) -> Option<Refusal> {
     Some(Refusal { kind: RefusalKind::Limit, resource: None, message })
 }
 
+/// A memory policy that takes nodes was asked for, and there are none for it:
+/// what is asked for is never left out in silence.
+pub fn no_nodes(request: &Request, plan: &Plan) -> Result<(), Refusal> {
+    match request.mempolicy.filter(|mode| mode.takes_nodes() && plan.memory.is_none()) {
+        Some(mode) => {
+            let flag = format!("--mempolicy {}", mode.name());
+            Err(Refusal::usage("memory", format!("{flag}: nothing here says over which nodes: add --mem-nodes NODES")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Nodes that the request names and the machine lacks.
 pub fn unknown_nodes(request: &Request, facts: &Facts<'_>) -> Result<(), Refusal> {
     let cpu_nodes = request.cpus.as_ref().and_then(|cpus| match &cpus.choice {
@@ -95,7 +107,12 @@ fn stated(facts: &Facts<'_>, bdf: Bdf, node: u32) -> Option<Refusal> {
 }
 
 fn named(facts: &Facts<'_>, resource: &str, flag: &str, spec: Option<&NodeSpec>) -> Result<NodeMask, Refusal> {
-    let nodes = spec.map(|spec| spec.resolve(&facts.machine.node_ids())).unwrap_or_default();
+    let Some(spec) = spec else { return Ok(NodeMask::new()) };
+    let nodes = spec.resolve(&facts.machine.node_ids());
+    if nodes.is_empty() {
+        let message = format!("{flag}: no node is left of the list (this machine has {})", facts.machine.node_ids());
+        return Err(Refusal::usage(resource, message));
+    }
     let missing = nodes.minus(&facts.machine.node_ids());
     if missing.is_empty() {
         return Ok(nodes);
@@ -201,7 +218,12 @@ fn together(plan: &Plan, explanation: &Explanation) -> (Option<String>, String) 
     // The scarcest resource is named as the reason.
     let views = explanation.resources.iter().enumerate().filter(|(_, view)| !view.any_node);
     let scarcest = views.min_by_key(|(_, view)| view.alone.len()).map(|(at, _)| name(at));
-    (scarcest, format!("no node has all of it: {lines}{more}"))
+    let found = if lines.is_empty() {
+        "no node is known to have any of it".into()
+    } else {
+        format!("no node has all of it: {lines}{more}")
+    };
+    (scarcest, found)
 }
 
 fn lacks(plan: &Plan, verdict: &NodeVerdict) -> String {

@@ -7,6 +7,9 @@ use crate::request::{HugepageRequest, MemoryRequest, PageSize};
 use crate::topology::{Machine, NodeMask};
 use std::collections::BTreeSet;
 
+/// No node has more; a description that says so must not overflow a sum over nodes.
+const MOST: u64 = u64::MAX >> 16;
+
 /// Pages of one size, and how many are wanted.
 #[derive(Debug)]
 pub struct HugepageProvider {
@@ -28,7 +31,7 @@ impl HugepageProvider {
             let pool = node.pages.iter().find(|pool| pool.size_kib == kib)?;
             let held = situation.holdings.pages.get(&(kib, node.id)).copied().unwrap_or(0);
             let free = pool.free.unwrap_or(pool.total).saturating_sub(promised).saturating_sub(held);
-            Some((node.id, Place { lead, free, total: pool.total }))
+            Some((node.id, Place { lead, free: free.min(MOST), total: pool.total.min(MOST) }))
         };
         let places = store::nodes(named, kind, situation).filter_map(place).collect();
         let store = Store { wanted: request.pages(), places };

@@ -37,7 +37,7 @@ impl MemoryProvider {
 }
 
 fn place(node: &Node, lead: u32, situation: &Situation<'_>) -> Place {
-    let pages: u64 = node.pages.iter().map(|pool| pool.total.saturating_mul(pool.size_kib)).sum();
+    let pages = node.pages.iter().map(|pool| pool.total.saturating_mul(pool.size_kib)).fold(0, u64::saturating_add);
     let reserved = situation.config.reserved.memory.unwrap_or(0);
     let total = allocatable(node.memory_kib / 1024, pages.div_ceil(1024), reserved);
     let held = situation.holdings.memory.get(&node.id).copied().unwrap_or(0);

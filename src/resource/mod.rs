@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::hint::{Amount, Capacity, kubelet};
 use crate::request::{CpuChoice, CpuRequest, Mib, PageAmount, PageSize, Request};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -240,8 +241,9 @@ impl Default for Granted {
     }
 }
 
-/// A device that can be granted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A device that can be granted. Devices are ordered by node, then address;
+/// those whose locality is unknown come last.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its node; none when the locality is unknown.
     pub node: Option<u32>,
@@ -249,6 +251,19 @@ pub struct Device {
     pub bdf: Bdf,
     /// PCI vendor id; 0 for one that is only assumed.
     pub vendor: u16,
+}
+
+impl Ord for Device {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |device: &Device| (device.node.is_none(), device.node, device.bdf, device.vendor);
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Device {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Allocation {

@@ -44,6 +44,9 @@ pub enum ListError {
     /// An id that no kernel has.
     #[error("`{0}` names an id above {MAX_ID}")]
     TooLarge(String),
+    /// More ids than there can be, many of them named again and again.
+    #[error("the list names more than {} ids", MAX_ID + 1)]
+    TooMany,
 }
 
 impl<K> IdSet<K> {
@@ -173,8 +176,14 @@ impl<K> FromStr for IdSet<K> {
         if text.trim().is_empty() {
             return Ok(set);
         }
+        let mut named = 0;
         for part in text.trim().split(',') {
             let (start, end, stride) = range(part.trim())?;
+            // Ids named twice are fine; a short text that names billions would take minutes.
+            named += (end - start) / stride + 1;
+            if named > MAX_ID + 1 {
+                return Err(ListError::TooMany);
+            }
             (start..=end).step_by(stride as usize).for_each(|id| set.insert(id));
         }
         Ok(set)

@@ -19,6 +19,9 @@ pub const FILE: &str = "machine.snapshot";
 const MAGIC: &[u8; 8] = b"numa-run";
 const VERSION: u32 = 2;
 
+/// No machine's snapshot is longer: a file with a hole must not be read into memory.
+const LARGEST: u64 = 64 << 20;
+
 /// Why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Discard {
@@ -160,6 +163,9 @@ fn trusted(path: &Path) -> Result<Vec<u8>, Discard> {
     }
     if about.uid() != 0 && about.uid() != geteuid().as_raw() {
         return Err(Discard::Owner(about.uid()));
+    }
+    if about.size() > LARGEST {
+        return Err(Discard::Foreign);
     }
     if about.mode() & 0o022 != 0 {
         return Err(Discard::Writable(about.mode() & 0o7777));

@@ -1,9 +1,9 @@
 //! Where a description of a machine comes from.
 
-use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// What to describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +18,26 @@ pub enum TopologySource {
     Root(PathBuf),
 }
 
-impl FromStr for TopologySource {
-    type Err = Infallible;
+/// A word that names no source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("name an hwloc XML file, synthetic:SPEC or root:DIR")]
+pub struct NoSource;
 
-    /// Reads `FILE`, `synthetic:SPEC` or `root:DIR`.
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(match text.split_once(':') {
-            Some(("synthetic", spec)) => TopologySource::Synthetic(spec.to_owned()),
-            Some(("root", dir)) => TopologySource::Root(dir.into()),
-            _ => TopologySource::Xml(text.into()),
-        })
+impl TryFrom<OsString> for TopologySource {
+    type Error = NoSource;
+
+    /// Reads `FILE`, `synthetic:SPEC` or `root:DIR`; names of files are bytes.
+    fn try_from(word: OsString) -> Result<Self, NoSource> {
+        let bytes = word.as_bytes();
+        let source = match (bytes.strip_prefix(b"synthetic:"), bytes.strip_prefix(b"root:")) {
+            (Some(spec), _) => TopologySource::Synthetic(String::from_utf8(spec.to_vec()).map_err(|_| NoSource)?),
+            (_, Some(dir)) => TopologySource::Root(OsStr::from_bytes(dir).into()),
+            _ => TopologySource::Xml(word.clone().into()),
+        };
+        match &source {
+            TopologySource::Xml(path) | TopologySource::Root(path) if path.as_os_str().is_empty() => Err(NoSource),
+            _ => Ok(source),
+        }
     }
 }
 

@@ -91,15 +91,16 @@ impl PciProvider {
 
 /// The machine's functions of the class, and those that are taken for granted.
 fn devices(class: &Class, situation: &Situation<'_>) -> BTreeMap<crate::topology::Bdf, Candidate<Device>> {
-    let configured = situation.config.class.get(class.name);
-    let listed = |function: &PciFunction| {
-        let alike = |id: &&crate::config::VendorDevice| id.vendor == function.vendor && id.device == function.device;
-        configured.is_some_and(|class| class.devices.iter().find(alike).is_some())
+    // A function that the configuration puts into a class is in no other, so
+    // that it is never handed out twice.
+    let belongs = |function: &PciFunction| match situation.config.class_of(function.vendor, function.device) {
+        Some(name) => name == class.name,
+        None => (class.holds)(function),
     };
     let assumed = &situation.assume.device;
     let elsewhere = |function: &PciFunction| assumed.iter().any(|device| device.pci == function.bdf);
     let known = situation.machine.pci.iter().filter(|function| !elsewhere(function));
-    let known = known.filter(|function| (class.holds)(function) || listed(function)).map(|function| {
+    let known = known.filter(|function| belongs(function)).map(|function| {
         let node = situation.stated_node(function.bdf).or(function.node);
         let held = situation.holdings.devices.contains(&function.bdf);
         candidate(Device { node, bdf: function.bdf, vendor: function.vendor }, held, situation)
@@ -113,7 +114,9 @@ fn devices(class: &Class, situation: &Situation<'_>) -> BTreeMap<crate::topology
     known.chain(assumed).map(|candidate| (candidate.device.bdf, candidate)).collect()
 }
 
-fn candidate(device: Device, held: bool, situation: &Situation<'_>) -> Candidate<Device> {
+fn candidate(mut device: Device, held: bool, situation: &Situation<'_>) -> Candidate<Device> {
+    // A node that does not exist is none.
+    device.node = device.node.filter(|&node| situation.machine.node(node).is_some());
     let lead = device.node.and_then(|node| situation.machine.locality(node));
     let state = if held { DeviceState::Taken } else { DeviceState::Free };
     Candidate { nodes: lead.map(|node| vec![node.into()]), state, device }

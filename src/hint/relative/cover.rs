@@ -1,0 +1,214 @@
+//! Sets of nodes that hold everything: which is the least width, and which
+//! sets have it.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+/// Steps that a search may still take: the same on every machine, unlike time.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<u64>,
+}
+
+impl Budget {
+    pub fn new(steps: u64) -> Self {
+        Budget { left: Cell::new(steps) }
+    }
+
+    /// False when there is nothing left; then it stays so.
+    pub fn spend(&self, steps: u64) -> bool {
+        self.left.set(self.left.get().saturating_sub(steps));
+        !self.is_spent()
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// Runs something that may use at most one part in so many; that it used up
+    /// its part does not count as spent.
+    pub fn lend<T>(&self, parts: u64, run: impl FnOnce(&Budget) -> T) -> T {
+        let part = Budget::new(self.left.get() / parts);
+        self.left.set(self.left.get() - part.left.get());
+        let result = run(&part);
+        self.left.set(self.left.get() + part.left.get());
+        result
+    }
+}
+
+/// What is wanted of each resource and what each of some nodes gives.
+#[derive(Clone, Debug)]
+pub(super) struct Cover {
+    wanted: Vec<u128>,
+    /// By resource and place.
+    supply: Vec<Vec<u128>>,
+    /// What each place stands for.
+    nodes: Vec<usize>,
+}
+
+/// Whether a search found all there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// All sets were visited, or the visitor stopped.
+    Complete,
+    /// The budget was spent before.
+    Cut,
+}
+
+impl Cover {
+    /// `supply` by resource and node; only `nodes` are used, in that order.
+    pub fn new(wanted: &[u64], supply: impl Fn(usize, usize) -> u64, nodes: Vec<usize>) -> Self {
+        let row = |resource: usize| nodes.iter().map(|&node| u128::from(supply(resource, node))).collect();
+        let supply = (0..wanted.len()).map(row).collect();
+        Cover { wanted: wanted.iter().map(|&wanted| u128::from(wanted)).collect(), supply, nodes }
+    }
+
+    /// The same nodes in another order, or some of them; `order` gives places.
+    fn turned(&self, order: &[usize]) -> Cover {
+        let turn = |row: &Vec<u128>| order.iter().map(|&at| row[at]).collect();
+        Cover {
+            wanted: self.wanted.clone(),
+            supply: self.supply.iter().map(turn).collect(),
+            nodes: order.iter().map(|&at| self.nodes[at]).collect(),
+        }
+    }
+
+    /// The fewest nodes that hold everything, and whether that is certain.
+    /// None where all of them together don't.
+    pub fn width(&self, budget: &Budget) -> Option<(usize, bool)> {
+        let handy = self.turned(&self.most_useful_first());
+        let mut proven = true;
+        for width in self.fewest()..=self.nodes.len() {
+            let (found, complete) = budget.lend(8, |part| {
+                let mut found = false;
+                let reach = handy.sets(width, part, &mut |_| {
+                    found = true;
+                    ControlFlow::Break(())
+                });
+                (found, reach == Reach::Complete)
+            });
+            if found {
+                return Some((width, proven));
+            }
+            proven &= complete;
+        }
+        self.holds_all().then_some((self.nodes.len(), proven))
+    }
+
+    fn holds_all(&self) -> bool {
+        self.wanted.iter().zip(&self.supply).all(|(wanted, row)| row.iter().sum::<u128>() >= *wanted)
+    }
+
+    /// No fewer could do: some resource by itself needs that many.
+    fn fewest(&self) -> usize {
+        let alone = |(wanted, row): (&u128, &Vec<u128>)| {
+            let mut row = row.clone();
+            row.sort_unstable_by(|a, b| b.cmp(a));
+            let mut sum = 0;
+            let missing = |supply: &&u128| {
+                let missing = sum < *wanted;
+                sum += **supply;
+                missing
+            };
+            row.iter().take_while(missing).count()
+        };
+        self.wanted.iter().zip(&self.supply).map(alone).max().unwrap_or(0)
+    }
+
+    /// Places, those first that serve the most of everything.
+    fn most_useful_first(&self) -> Vec<usize> {
+        let part = |at: usize, wanted: u128, row: &[u128]| (row[at].min(wanted) << 32) / wanted.max(1);
+        let use_of = |at: usize| self.wanted.iter().zip(&self.supply).map(|(w, row)| part(at, *w, row)).sum::<u128>();
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        order.sort_by_cached_key(|&at| std::cmp::Reverse(use_of(at)));
+        order
+    }
+
+    /// One set of that width whose nodes come as early as possible in an order of nodes.
+    pub fn first(&self, width: usize, order: &[usize], budget: &Budget) -> Option<Vec<usize>> {
+        let places: Vec<usize> =
+            order.iter().filter_map(|node| self.nodes.iter().position(|other| other == node)).collect();
+        let mut found = None;
+        self.turned(&places).sets(width, budget, &mut |set| {
+            found = Some(set.to_vec());
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Visits the sets of that width that hold everything, in the order of the nodes.
+    pub fn sets(
+        &self,
+        width: usize,
+        budget: &Budget,
+        visit: &mut dyn FnMut(&[usize]) -> ControlFlow<()>,
+    ) -> Reach {
+        if width > self.nodes.len() {
+            return Reach::Complete;
+        }
+        let tops = self.tops(width);
+        let mut walk = Walk { cover: self, tops: &tops, budget, visit, set: Vec::with_capacity(width), cut: false };
+        let _ = walk.from(0, width, &vec![0; self.wanted.len()]);
+        if walk.cut { Reach::Cut } else { Reach::Complete }
+    }
+
+    /// By place, count and resource: the most that so many nodes from that place on give.
+    fn tops(&self, width: usize) -> Vec<Vec<Vec<u128>>> {
+        let none = vec![0; self.wanted.len()];
+        let mut tops = vec![vec![none; width + 1]; self.nodes.len() + 1];
+        for (resource, row) in self.supply.iter().enumerate() {
+            let mut best: Vec<u128> = Vec::with_capacity(width + 1);
+            for place in (0..row.len()).rev() {
+                let at = best.partition_point(|&other| other >= row[place]);
+                best.insert(at, row[place]);
+                best.truncate(width);
+                let mut sum = 0;
+                for count in 1..=width {
+                    sum += best.get(count - 1).copied().unwrap_or(0);
+                    tops[place][count][resource] = sum;
+                }
+            }
+        }
+        tops
+    }
+}
+
+/// A walk over sets, nodes ascending.
+struct Walk<'a> {
+    cover: &'a Cover,
+    tops: &'a [Vec<Vec<u128>>],
+    budget: &'a Budget,
+    visit: &'a mut dyn FnMut(&[usize]) -> ControlFlow<()>,
+    set: Vec<usize>,
+    cut: bool,
+}
+
+impl Walk<'_> {
+    /// `count` more nodes from that place on, `have` being what the set holds.
+    fn from(&mut self, place: usize, count: usize, have: &[u128]) -> ControlFlow<()> {
+        if count == 0 {
+            return if self.enough(have, place, 0) { (self.visit)(&self.set) } else { ControlFlow::Continue(()) };
+        }
+        for at in place..=self.cover.nodes.len() - count {
+            if !self.budget.spend(1) {
+                self.cut = true;
+                return ControlFlow::Break(());
+            }
+            if !self.enough(have, at, count) {
+                break;
+            }
+            let with: Vec<u128> = have.iter().zip(&self.cover.supply).map(|(have, row)| have + row[at]).collect();
+            if self.enough(&with, at + 1, count - 1) {
+                self.set.push(self.cover.nodes[at]);
+                self.from(at + 1, count - 1, &with)?;
+                self.set.pop();
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn enough(&self, have: &[u128], place: usize, count: usize) -> bool {
+        let more = &self.tops[place][count];
+        have.iter().zip(more).zip(&self.cover.wanted).all(|((have, more), wanted)| have + more >= *wanted)
+    }
+}
