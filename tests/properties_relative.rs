@@ -42,9 +42,20 @@ fn resource(nodes: usize, name: usize) -> impl Strategy<Value = Resource> {
 fn problem(most_nodes: usize, most_resources: usize) -> impl Strategy<Value = Problem<'static>> {
     (1..=most_nodes, 1..=most_resources).prop_flat_map(|(nodes, count)| {
         let resources: Vec<_> = (0..count).map(|name| resource(nodes, name)).collect();
-        let far = prop::collection::vec(prop::collection::vec(prop::sample::select(vec![10u32, 11, 12, 20, 21]), nodes), nodes);
+        let far = prop::collection::vec(
+            prop::collection::vec(prop::sample::select(vec![10u32, 11, 12, 20, 21]), nodes),
+            nodes,
+        );
         let usual = (0..4u32).prop_map(move |near| {
-            let d = |a: u32, b: u32| if a == b { 10 } else if near > 0 && a / near == b / near { 12 } else { 21 };
+            let d = |a: u32, b: u32| {
+                if a == b {
+                    10
+                } else if near > 0 && a / near == b / near {
+                    12
+                } else {
+                    21
+                }
+            };
             (0..nodes as u32).map(|a| (0..nodes as u32).map(|b| d(a, b)).collect()).collect::<Vec<Vec<u32>>>()
         });
         let distances = prop_oneof![1 => Just(Vec::new()), 3 => far, 3 => usual];
@@ -91,9 +102,8 @@ fn assert_best(problem: &Problem) {
 }
 
 fn from_big(shares: &[Vec<BigRational>]) -> Vec<Vec<Fraction>> {
-    let small = |number: &BigRational| {
-        Fraction::new(number.numer().try_into().unwrap(), number.denom().try_into().unwrap())
-    };
+    let small =
+        |number: &BigRational| Fraction::new(number.numer().try_into().unwrap(), number.denom().try_into().unwrap());
     shares.iter().map(|row| row.iter().map(small).collect()).collect()
 }
 

@@ -82,7 +82,8 @@ fn problem(case: Case) -> Result<Problem<'static>, PlaceLineError> {
     order.sort_by_key(|&at| case.nodes[at]);
     let nodes: Vec<u32> = order.iter().map(|&at| case.nodes[at]).collect();
     let turned = |row: &Vec<u32>| order.iter().map(|&at| row[at]).collect();
-    let distances = if case.dist.is_empty() { Vec::new() } else { order.iter().map(|&at| turned(&case.dist[at])).collect() };
+    let distances =
+        if case.dist.is_empty() { Vec::new() } else { order.iter().map(|&at| turned(&case.dist[at])).collect() };
     let resources: Vec<Resource> = case.resources.iter().map(|row| resource(row, &nodes)).collect();
     let others = resources.iter().filter(|row| row.units == 0 && row.kind == Kind::Devices);
     Ok(Problem {

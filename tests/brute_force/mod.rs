@@ -8,7 +8,8 @@ use numa_run::hint::relative::{Kind, Problem, Resource};
 pub type Fraction = Ratio<i128>;
 
 /// What the order compares; the smaller the better.
-pub type Key = (usize, bool, Fraction, bool, Fraction, Fraction, Fraction, i64, Fraction, Fraction, Vec<u32>, Vec<Fraction>);
+pub type Key =
+    (usize, bool, Fraction, bool, Fraction, Fraction, Fraction, i64, Fraction, Fraction, Vec<u32>, Vec<Fraction>);
 
 pub struct Best {
     pub key: Key,
@@ -56,9 +57,8 @@ pub fn key(problem: &Problem, x: &[Vec<Fraction>]) -> Key {
     for &n in &span {
         aligned += order.iter().map(|&r| share(r, n)).min().unwrap();
     }
-    let uneven = order.iter().any(|&r| {
-        span.iter().any(|&n| x[r][n] == zero) || problem.resources[r].units < span.len() as u64
-    });
+    let uneven =
+        order.iter().any(|&r| span.iter().any(|&n| x[r][n] == zero) || problem.resources[r].units < span.len() as u64);
     let between = |r: usize, s: usize| {
         let mut sum = zero;
         for &n in &span {
@@ -104,7 +104,11 @@ pub fn key(problem: &Problem, x: &[Vec<Fraction>]) -> Key {
     }
     let preference = problem.preference.map_or(0, |preference| {
         let counts: Vec<Vec<u64>> = (0..problem.resources.len())
-            .map(|r| (0..nodes).map(|n| if amount(&problem.resources[r]) { 0 } else { x[r][n].to_integer() as u64 }).collect())
+            .map(|r| {
+                (0..nodes)
+                    .map(|n| if amount(&problem.resources[r]) { 0 } else { x[r][n].to_integer() as u64 })
+                    .collect()
+            })
             .collect();
         (preference.0)(&counts)
     });
@@ -136,9 +140,10 @@ fn sets(nodes: usize, width: usize) -> Vec<Vec<usize>> {
 /// The fewest nodes that hold everything.
 pub fn width(problem: &Problem, held: impl Fn(&Resource, usize) -> u64) -> Option<usize> {
     let enough = |set: &Vec<usize>| {
-        order(problem).into_iter().map(|r| &problem.resources[r]).all(|resource| {
-            set.iter().map(|&n| held(resource, n)).sum::<u64>() >= resource.units
-        })
+        order(problem)
+            .into_iter()
+            .map(|r| &problem.resources[r])
+            .all(|resource| set.iter().map(|&n| held(resource, n)).sum::<u64>() >= resource.units)
     };
     (0..=problem.nodes.len()).find(|&width| sets(problem.nodes.len(), width).iter().any(enough))
 }
@@ -190,7 +195,8 @@ fn bases(problem: &Problem, set: &[usize], counted: &[(usize, Vec<u64>)], follow
     }
     if !counted.is_empty() {
         let shares: Vec<Vec<Fraction>> = counted.iter().map(share).collect();
-        let mean = |place: usize| shares.iter().fold(int(0), |sum, share| sum + share[place]) / int(shares.len() as u64);
+        let mean =
+            |place: usize| shares.iter().fold(int(0), |sum, share| sum + share[place]) / int(shares.len() as u64);
         return vec![(0..set.len()).map(mean).collect()];
     }
     if following.is_empty() {
@@ -218,15 +224,12 @@ fn on_set(problem: &Problem, set: &[usize], best: &mut Option<(Key, Vec<Vec<Frac
     if order.iter().any(|&r| free(r).iter().sum::<u64>() < problem.resources[r].units) {
         return;
     }
-    let equal_in_reach = order
-        .iter()
-        .all(|&r| free(r).iter().all(|&free| free > 0) && problem.resources[r].units >= set.len() as u64);
+    let equal_in_reach =
+        order.iter().all(|&r| free(r).iter().all(|&free| free > 0) && problem.resources[r].units >= set.len() as u64);
     let (amounts, counted): (Vec<usize>, Vec<usize>) = order.iter().partition(|&&r| amount(&problem.resources[r]));
     let alone = |&&r: &&usize| !equal_in_reach && free(r).iter().any(|&free| free >= problem.resources[r].units);
-    let (alone, following): (Vec<usize>, Vec<usize>) = (
-        amounts.iter().filter(alone).copied().collect(),
-        amounts.iter().filter(|r| !alone(r)).copied().collect(),
-    );
+    let (alone, following): (Vec<usize>, Vec<usize>) =
+        (amounts.iter().filter(alone).copied().collect(), amounts.iter().filter(|r| !alone(r)).copied().collect());
     let mut choices: Vec<Vec<(usize, Vec<u64>)>> = vec![Vec::new()];
     for &r in &counted {
         let splits = splits(&free(r), problem.resources[r].units);

@@ -137,12 +137,7 @@ impl Cover {
     }
 
     /// Visits the sets of that width that hold everything, in the order of the nodes.
-    pub fn sets(
-        &self,
-        width: usize,
-        budget: &Budget,
-        visit: &mut dyn FnMut(&[usize]) -> ControlFlow<()>,
-    ) -> Reach {
+    pub fn sets(&self, width: usize, budget: &Budget, visit: &mut dyn FnMut(&[usize]) -> ControlFlow<()>) -> Reach {
         if width > self.nodes.len() {
             return Reach::Complete;
         }

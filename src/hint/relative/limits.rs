@@ -107,7 +107,8 @@ impl<N: Number> Limits<N> {
                 }
             }
         }
-        ceiling = self.open[row].iter().fold(ceiling, |ceiling, &part| ceiling.min(self.parts[part].of_few(&cap, whole)));
+        ceiling =
+            self.open[row].iter().fold(ceiling, |ceiling, &part| ceiling.min(self.parts[part].of_few(&cap, whole)));
         ceiling = ceiling.min(own.alignable(&cap, whole)).min(own.of_few(&cap, whole));
         let mut cap_after = vec![N::zero(); nodes + 1];
         for node in (0..nodes).rev() {

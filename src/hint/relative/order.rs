@@ -163,9 +163,8 @@ impl<'a> Shares<'a> {
 
     fn distance(&self, a: &[BigRational], b: &[BigRational]) -> BigRational {
         let places = || 0..self.span.len();
-        let part = |(n, m): (usize, usize)| {
-            &a[n] * &b[m] * fraction(self.problem.both_ways(self.span[n], self.span[m]), 1)
-        };
+        let part =
+            |(n, m): (usize, usize)| &a[n] * &b[m] * fraction(self.problem.both_ways(self.span[n], self.span[m]), 1);
         places().flat_map(|n| places().map(move |m| (n, m))).map(part).sum()
     }
 }

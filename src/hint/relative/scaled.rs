@@ -10,7 +10,9 @@ use std::fmt::Debug;
 
 /// Whole numbers that are wide enough: `i64` and `i128` where `parts` shows
 /// that nothing can overflow, else numbers of any size.
-pub(super) trait Number: Clone + Ord + Debug + NumRef + NumAssignRef + FromPrimitive + ToPrimitive + ToBigInt {
+pub(super) trait Number:
+    Clone + Ord + Debug + NumRef + NumAssignRef + FromPrimitive + ToPrimitive + ToBigInt
+{
     /// How much slower than the smallest it is, for budgets.
     const COST: u64;
 

@@ -235,8 +235,7 @@ impl<N: Number> Search<'_, N> {
             nodes.iter().all(|node| most(node) == most(&nodes[0]))
         };
         let known = matches!(self.span.base, Base::Share(_));
-        self.indifferent =
-            scaled.problem.preference.is_none() && !known && (0..scaled.ranked.len()).all(same);
+        self.indifferent = scaled.problem.preference.is_none() && !known && (0..scaled.ranked.len()).all(same);
         if let (true, Some(best)) = (self.indifferent, self.best.as_mut()) {
             // What is left in total does not depend on where units are taken.
             let units = |resource: usize, node: usize| match node == nodes[0] {
@@ -252,11 +251,13 @@ impl<N: Number> Search<'_, N> {
     pub fn offer_first(&mut self) {
         let first = |row: &Row<N>| {
             let mut rest = row.units;
-            (0..row.low.len()).map(|node| {
-                let count = *row.range(node, rest).end();
-                rest -= count;
-                count
-            }).collect()
+            (0..row.low.len())
+                .map(|node| {
+                    let count = *row.range(node, rest).end();
+                    rest -= count;
+                    count
+                })
+                .collect()
         };
         let units: Vec<Vec<u64>> = self.span.rows.iter().map(first).collect();
         self.offer(&units);

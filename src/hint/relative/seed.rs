@@ -91,7 +91,10 @@ fn climb<N: Number>(search: &mut Search<N>, mut head: Head<N>, mut units: Vec<Ve
 
 fn moves<N: Number>(span: &Span<N>) -> Vec<(usize, usize, usize)> {
     let nodes = 0..span.nodes.len();
-    let pairs: Vec<(usize, usize)> =
-        nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to))).filter(|(from, to)| from != to).collect();
+    let pairs: Vec<(usize, usize)> = nodes
+        .clone()
+        .flat_map(|from| nodes.clone().map(move |to| (from, to)))
+        .filter(|(from, to)| from != to)
+        .collect();
     (0..span.rows.len()).flat_map(|row| pairs.iter().map(move |&(from, to)| (row, from, to))).collect()
 }

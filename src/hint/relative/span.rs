@@ -109,9 +109,9 @@ impl<N: Number> Span<N> {
 
 /// True when every resource can have a unit on each of the nodes.
 pub(super) fn in_reach<N: Number>(scaled: &Scaled<N>, nodes: &[usize]) -> bool {
-    (0..scaled.ranked.len()).map(|rank| scaled.resource(rank)).all(|resource| {
-        resource.units >= nodes.len() as u64 && nodes.iter().all(|&node| resource.free[node] > 0)
-    })
+    (0..scaled.ranked.len())
+        .map(|rank| scaled.resource(rank))
+        .all(|resource| resource.units >= nodes.len() as u64 && nodes.iter().all(|&node| resource.free[node] > 0))
 }
 
 impl<N: Number> Row<N> {
