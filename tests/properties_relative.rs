@@ -110,16 +110,16 @@ fn from_big(shares: &[Vec<BigRational>]) -> Vec<Vec<Fraction>> {
     shares.iter().map(|row| row.iter().map(small).collect()).collect()
 }
 
-/// Thousands of cases a property, or as many as `PROPTEST_CASES` says.
-fn cases() -> ProptestConfig {
+/// So many cases a property, or as many as `PROPTEST_CASES` says.
+fn cases(usually: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),
-        None => ProptestConfig::with_cases(3000),
+        None => ProptestConfig::with_cases(usually),
     }
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn no_placement_is_better_and_none_is_as_good(problem in problem(5, 4)) {
@@ -199,7 +199,7 @@ fn total(row: &[u64]) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(cases(500))]
 
     #[test]
     fn what_the_kubelet_admits_is_admitted(problem in problem(5, 4)) {

@@ -73,30 +73,27 @@ impl Cover {
         }
     }
 
-    /// The fewest nodes that hold everything, and whether that is certain.
-    /// None where all of them together don't.
-    pub fn width(&self, budget: &Budget) -> Option<(usize, bool)> {
+    /// As few nodes as hold everything, ascending, and whether fewer certainly
+    /// don't. All of them where even those don't.
+    pub fn narrowest(&self, budget: &Budget) -> (Vec<usize>, bool) {
         let handy = self.turned(&self.most_useful_first());
         let mut proven = true;
         for width in self.fewest()..=self.nodes.len() {
             let (found, complete) = budget.lend(8, |part| {
-                let mut found = false;
-                let reach = handy.sets(width, part, &mut |_| {
-                    found = true;
+                let mut found = None;
+                let reach = handy.sets(width, part, &mut |set| {
+                    found = Some(set.to_vec());
                     ControlFlow::Break(())
                 });
                 (found, reach == Reach::Complete)
             });
-            if found {
-                return Some((width, proven));
+            if let Some(mut set) = found {
+                set.sort_unstable();
+                return (set, proven);
             }
             proven &= complete;
         }
-        self.holds_all().then_some((self.nodes.len(), proven))
-    }
-
-    fn holds_all(&self) -> bool {
-        self.wanted.iter().zip(&self.supply).all(|(wanted, row)| row.iter().sum::<u128>() >= *wanted)
+        (self.nodes.clone(), proven)
     }
 
     /// No fewer could do: some resource by itself needs that many.

@@ -41,8 +41,6 @@ pub(super) struct Scaled<'a, N> {
     pub ranked: Vec<usize>,
     /// The share that is all of a resource.
     pub whole: N,
-    /// The share of one unit of each resource.
-    pub unit: Vec<N>,
     /// The share of each resource that each node has free, at most the whole.
     pub room: Vec<Vec<N>>,
     /// Distances there and back.
@@ -52,7 +50,10 @@ pub(super) struct Scaled<'a, N> {
 /// Into how many parts a whole is divided, and the largest number that can come up.
 pub(super) fn parts(problem: &Problem, ranked: &[usize]) -> (BigInt, BigInt) {
     let devices = ranked.iter().filter(|&&at| problem.resources[at].kind == super::Kind::Devices).count();
-    let units = ranked.iter().map(|&at| BigInt::from(problem.resources[at].units));
+    let rows = ranked.iter().map(|&at| &problem.resources[at]);
+    // An amount that every node has all of, or nothing, is nowhere divided by its own units.
+    let divided = rows.filter(|row| !row.kind.is_amount() || row.free.iter().any(|&free| free > 0 && free < row.units));
+    let units = divided.map(|row| BigInt::from(row.units));
     let whole = units.fold(BigInt::from(1), |whole, units| whole.lcm(&units)) * devices.max(1);
     let nodes = problem.nodes.len();
     let far = (0..nodes).flat_map(|n| (0..nodes).map(move |m| problem.both_ways(n, m))).max().unwrap_or(0);
@@ -65,23 +66,29 @@ impl<'a, N: Number> Scaled<'a, N> {
     /// `whole` as counted by `parts`.
     pub fn new(problem: &'a Problem<'a>, ranked: Vec<usize>, whole: N) -> Self {
         let rows = || ranked.iter().map(|&at| &problem.resources[at]);
-        let unit: Vec<N> = rows().map(|row| whole.clone() / &N::fit(row.units)).collect();
-        let room = |(row, unit): (&super::Resource, &N)| {
-            row.free.iter().map(|&free| N::fit(free.min(row.units)) * unit).collect()
+        let share = |free: u64, units: u64| match (free, free < units) {
+            (0, _) => N::zero(),
+            (_, true) => whole.clone() / &N::fit(units) * &N::fit(free),
+            _ => whole.clone(),
         };
-        let room = rows().zip(&unit).map(room).collect();
+        let room = rows().map(|row| row.free.iter().map(|&free| share(free, row.units)).collect()).collect();
         let nodes = 0..problem.nodes.len();
         let distance = nodes.clone().map(|n| nodes.clone().map(|m| N::fit(problem.both_ways(n, m))).collect());
-        Scaled { problem, distance: distance.collect(), ranked, whole, unit, room }
+        Scaled { problem, distance: distance.collect(), ranked, whole, room }
     }
 
     pub fn resource(&self, rank: usize) -> &super::Resource {
         &self.problem.resources[self.ranked[rank]]
     }
 
+    /// The share of one unit of something counted.
+    pub fn unit(&self, rank: usize) -> N {
+        self.whole.clone() / &N::fit(self.resource(rank).units)
+    }
+
     /// Units of a share, which may be a fraction.
     pub fn units(&self, rank: usize, share: &N) -> BigRational {
-        ratio(share, &self.unit[rank])
+        ratio(share, &self.whole) * BigInt::from(self.resource(rank).units)
     }
 }
 

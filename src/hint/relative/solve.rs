@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 /// Up to this many nodes the best placement is found, and is known to be it.
 const PROVEN_NODES: usize = 8;
 /// Operations for machines of up to that many nodes, about 50 ms, and of more.
-const STEPS: [u64; 2] = [20_000_000, 1_500_000];
+const STEPS: [u64; 2] = [30_000_000, 1_500_000];
 /// Spans with no more splits than that are searched without a guess first.
 const FEW_SPLITS: u64 = 1000;
 /// So many sets of nodes are put in order before they are looked at.
@@ -75,7 +75,8 @@ fn lowest(problem: &Problem, ranked: &[usize]) -> Solution {
 fn least_width(problem: &Problem, ranked: &[usize], budget: &Budget) -> (usize, bool) {
     let all = (0..problem.nodes.len()).collect();
     let most = |rank: usize, node: usize| problem.resources[ranked[rank]].most(node);
-    Cover::new(&wanted(problem, ranked), most, all).width(budget).unwrap_or((problem.nodes.len(), true))
+    let (set, proven) = Cover::new(&wanted(problem, ranked), most, all).narrowest(budget);
+    (set.len(), proven)
 }
 
 fn wanted(problem: &Problem, ranked: &[usize]) -> Vec<u64> {
@@ -91,7 +92,8 @@ fn best<N: Number>(problem: &Problem, ranked: Vec<usize>, whole: N) -> Solution 
     let free = |rank: usize, node: usize| scaled.resource(rank).free[node];
     let cover = |nodes: Vec<usize>| Cover::new(&wanted, free, nodes);
     let all = cover((0..problem.nodes.len()).collect());
-    let (width, certain) = all.width(&budget).unwrap_or((problem.nodes.len(), true));
+    let (set, certain) = all.narrowest(&budget);
+    let width = set.len();
     let mut walk = Walk { scaled: &scaled, best: None, budget: &budget };
     if problem.policy == Policy::Restricted && wanted.iter().all(|&wanted| wanted >= width as u64) {
         // Equal masks come before everything but the width.
@@ -102,7 +104,7 @@ fn best<N: Number>(problem: &Problem, ranked: Vec<usize>, whole: N) -> Solution 
         walk.sets(&all, width, Masks::Any);
     }
     let proven = least.1 && certain && !budget.is_spent();
-    let found = walk.best.unwrap_or_else(|| any(&scaled, &all, width));
+    let found = walk.best.unwrap_or_else(|| any(&scaled, &set));
     placed(&scaled, &found, (least.0, proven))
 }
 
@@ -208,12 +210,10 @@ impl<N: Number> Walk<'_, N> {
 }
 
 /// What is used where the budget was spent before anything was looked at.
-fn any<N: Number>(scaled: &Scaled<N>, cover: &Cover, width: usize) -> Found<N> {
+fn any<N: Number>(scaled: &Scaled<N>, nodes: &[usize]) -> Found<N> {
     let budget = Budget::new(u64::MAX);
-    let order: Vec<usize> = (0..scaled.problem.nodes.len()).collect();
-    let nodes = cover.first(width, &order, &budget).unwrap_or(order);
     let mut walk = Walk { scaled, best: None, budget: &budget };
-    for span in Span::all(scaled, &nodes, Masks::Any).iter().take(1) {
+    for span in Span::all(scaled, nodes, Masks::Any).iter().take(1) {
         walk.search(span, &Limits::new(scaled, span), &budget).offer_first();
     }
     walk.best.expect("what is offered first is the best so far")
@@ -225,7 +225,7 @@ fn placed<N: Number>(scaled: &Scaled<N>, found: &Found<N>, least: (usize, bool))
     let mut x = vec![vec![0; problem.nodes.len()]; problem.resources.len()];
     let mut shares: Placed = whole(&x);
     for (rank, &at) in scaled.ranked.iter().enumerate() {
-        let units = round(&found.shares[rank], &scaled.unit[rank], problem.resources[at].units);
+        let units = round(&found.shares[rank], &scaled.whole, problem.resources[at].units);
         for (place, &node) in found.nodes.iter().enumerate() {
             x[at][node] = units[place];
             shares[at][node] = scaled.units(rank, &found.shares[rank][place]);

@@ -79,7 +79,7 @@ impl<N: Number> Span<N> {
             let resource = scaled.resource(rank);
             let free = || nodes.iter().map(|&node| resource.free[node]);
             if !resource.kind.is_amount() {
-                rows.push(Row::counted(rank, resource.units, free().collect(), scaled.unit[rank].clone(), masks));
+                rows.push(Row::counted(rank, resource.units, free().collect(), scaled.unit(rank), masks));
             } else if !reach && free().any(|free| free >= resource.units) {
                 let holders = free().map(|free| u64::from(free >= resource.units)).collect();
                 rows.push(Row { counted: false, ..Row::counted(rank, 1, holders, scaled.whole.clone(), Masks::Any) });
