@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 /// Up to this many nodes the best placement is found, and is known to be it.
 const PROVEN_NODES: usize = 8;
 /// Operations for machines of up to that many nodes, about 50 ms, and of more.
-const STEPS: [u64; 2] = [30_000_000, 1_500_000];
+const STEPS: [u64; 2] = [25_000_000, 1_000_000];
 /// Spans with no more splits than that are searched without a guess first.
 const FEW_SPLITS: u64 = 1000;
 /// So many sets of nodes are put in order before they are looked at.
