@@ -2,7 +2,7 @@
 //! devices and pages there are. They come from a file and replace what the
 //! machine says.
 
-use crate::topology::{Bdf, CpuSet, Machine, PagePool};
+use crate::topology::{Bdf, CpuSet, Link, Machine, PagePool};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -33,6 +33,8 @@ pub struct Assume {
     pub held_memory: BTreeMap<u32, u64>,
     /// Devices, which the topology need not have.
     pub device: Vec<AssumedDevice>,
+    /// Links between devices, besides those that the topology has.
+    pub link: Vec<Link>,
     /// Free pages: size, then node, then pages.
     pub pages: BTreeMap<String, BTreeMap<u32, u64>>,
 }
@@ -87,6 +89,7 @@ impl Assume {
             node.cpus = node.cpus.minus(&self.offline);
             node.local_cpus = node.local_cpus.minus(&self.offline);
         }
+        machine.links.extend(&self.link);
         for (size, counts) in &self.pages {
             let size: crate::request::PageSize = size.parse()?;
             counts.iter().for_each(|(&node, &pages)| assume_pages(&mut machine, node, size.kib(), pages));

@@ -52,6 +52,18 @@ pub struct ClassConfig {
     pub like: Vec<Pattern>,
     /// Whether its devices keep their driver; none: as the class is built in, else `native`.
     pub handling: Option<Handling>,
+    /// Whether virtual functions come from few physical functions or from many; none: as the class is built in.
+    pub spread: Option<Placing>,
+}
+
+/// How virtual functions are placed on physical functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placing {
+    /// On few.
+    Pack,
+    /// On many.
+    Spread,
 }
 
 /// What becomes of a device's driver.

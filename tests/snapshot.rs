@@ -102,7 +102,7 @@ fn a_truncated_one_is_damaged() {
 fn one_of_a_newer_version_is_left_alone() {
     let kept = Kept::new();
     kept.rewrite(|bytes| bytes[8] += 1);
-    assert_eq!(kept.reason(), "the snapshot was written by another version (format 3)");
+    assert_eq!(kept.reason(), "the snapshot was written by another version (format 4)");
 }
 
 #[test]

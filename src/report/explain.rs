@@ -6,7 +6,7 @@ use crate::hint::{Capacity, TopologyHint};
 use crate::plan::refusal::missing;
 use crate::plan::{self, Facts, Plan, Said};
 use crate::request::Request;
-use crate::resource::{self, Offer};
+use crate::resource::{self, Allocation, Device, Granted, Offer};
 use crate::topology::NodeMask;
 use std::fmt::Write;
 
@@ -27,6 +27,7 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
     if plan.refusal.is_none() {
         out += &losers(request, facts, plan);
     }
+    plan.allocations.iter().for_each(|allocation| out += &preference(allocation));
     if request.prefer_closest && all_alike(facts) {
         out += "all distances are equal: which nodes are close is not known\n";
     }
@@ -106,6 +107,15 @@ fn losers(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
         lacks => format!("node {} alone: lacks {}\n", verdict.node, lacks.join(", ")),
     };
     others.take(LISTED_LOSERS).map(line).collect()
+}
+
+/// What the preference among devices changed.
+fn preference(allocation: &Allocation) -> String {
+    let Granted::Devices(grant) = &allocation.granted else { return String::new() };
+    let Some(advice) = &grant.advice else { return String::new() };
+    let list = |devices: &[Device]| devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" ");
+    let (ours, theirs) = (list(&grant.devices), list(&advice.instead_of));
+    format!("{}: {ours} preferred to {theirs}: {}\n", allocation.resource, advice.because)
 }
 
 fn all_alike(facts: &Facts<'_>) -> bool {

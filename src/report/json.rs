@@ -97,6 +97,10 @@ fn allocation(allocation: &Allocation) -> Value {
             value.insert("class".into(), json!(grant.class));
             value.insert("name".into(), json!(grant.name));
             value.insert("devices".into(), grant.devices.iter().map(|device| json!(device.bdf)).collect());
+            if let Some(advice) = &grant.advice {
+                let instead_of: Vec<Value> = advice.instead_of.iter().map(|device| json!(device.bdf)).collect();
+                value.insert("preference".into(), json!({"instead_of": instead_of, "because": advice.because}));
+            }
             if !grant.settings.is_empty() {
                 value.insert("settings".into(), json!(grant.settings.to_string()));
             }

@@ -112,6 +112,7 @@ pub fn json(machine: &Machine) -> Value {
         "nodes": machine.nodes.iter().map(|node| node_json(machine, node)).collect::<Vec<_>>(),
         "cpus": machine.cpus,
         "pci": machine.pci.iter().map(pci_json).collect::<Vec<_>>(),
+        "links": machine.links,
         "warnings": machine.warnings,
     })
 }
@@ -141,5 +142,6 @@ fn pci_json(function: &crate::topology::PciFunction) -> Value {
         "driver": function.driver,
         "interfaces": function.interfaces,
         "physical_function": function.physical_function,
+        "above": function.above,
     })
 }

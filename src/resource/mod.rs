@@ -5,6 +5,7 @@ pub mod cpu;
 pub mod hugepage;
 pub mod memory;
 pub mod pci;
+pub mod prefer;
 pub mod store;
 
 use crate::assume::{Assume, Holdings};
@@ -310,6 +311,8 @@ pub struct Grant {
     pub devices: Vec<Device>,
     /// How they are to be set up.
     pub settings: VfSettings,
+    /// What the preference changed.
+    pub advice: Option<prefer::Advice>,
 }
 
 impl Default for Granted {

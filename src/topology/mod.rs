@@ -48,6 +48,8 @@ pub struct Machine {
     pub promised_pages: BTreeMap<u64, u64>,
     /// PCI functions in ascending order of their addresses.
     pub pci: Vec<PciFunction>,
+    /// Links between devices besides PCIe, such as NVLink and xGMI.
+    pub links: Vec<Link>,
     /// What was odd about the description, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -142,10 +144,24 @@ pub struct PciFunction {
     pub interfaces: Vec<String>,
     /// For an SR-IOV virtual function: its physical function.
     pub physical_function: Option<Bdf>,
+    /// Bridges on the way to it, from its root port down.
+    pub above: Vec<Bdf>,
     /// True for a display device that has a render node.
     pub render_node: bool,
     /// True for the display device that the firmware booted on.
     pub boot_vga: bool,
+}
+
+/// A link between two devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// One end.
+    pub a: Bdf,
+    /// The other.
+    pub b: Bdf,
+    /// Bandwidth in MB/s, or any other weight: more is closer.
+    pub weight: u32,
 }
 
 impl Machine {

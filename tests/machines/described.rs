@@ -65,6 +65,8 @@ struct Function {
     /// What else its folder holds: names of folders, such as `drm/renderD128`.
     #[serde(default)]
     holds: Vec<String>,
+    /// Bridges above it, from its root port down, parted by slashes.
+    below: Option<String>,
     /// The firmware booted on it.
     #[serde(default)]
     boot_vga: bool,
@@ -134,7 +136,8 @@ impl Described {
         let domain = function.at.split(':').next().unwrap_or_default();
         let (class, ids) = function.is.split_once(' ').expect("class and ids, parted by a blank");
         let (vendor, device) = ids.split_once(':').expect("vendor and device, parted by a colon");
-        let above = format!("pci{domain}:00");
+        let below = function.below.as_ref().map(|bridges| format!("/{bridges}")).unwrap_or_default();
+        let above = format!("pci{domain}:00{below}");
         tree.pci(
             &above,
             &function.at,

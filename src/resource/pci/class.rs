@@ -1,9 +1,10 @@
 //! Classes of devices: a row for each built-in one, and those of the configuration.
 
 use super::gpu;
-use crate::config::{ClassConfig, Config, Handling};
+use crate::config::{ClassConfig, Config, Handling, Placing};
 use crate::request::{DeviceRequest, Settable};
 use crate::resource::Device;
+use crate::resource::prefer::Taste;
 use crate::topology::{Bdf, Machine, PciFunction};
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ pub struct Row {
     pub holds: fn(&PciFunction) -> bool,
     /// What becomes of its devices' driver.
     pub handling: Handling,
+    /// Which of its devices go well together.
+    pub taste: Taste,
     /// What a request may say.
     pub settable: Settable,
     /// What the runtimes of such devices are told, whichever class they were asked for as.
@@ -41,6 +44,7 @@ const ROW: Row = Row {
     about: None,
     holds: |_| false,
     handling: Handling::Native,
+    taste: Taste::Plain,
     settable: Settable::Nothing,
     variables: |_, _| Vec::new(),
 };
@@ -51,6 +55,7 @@ pub const CLASSES: &[Row] = &[
         name: "gpu",
         about: Some("GPUs of NVIDIA, AMD and Intel; no management graphics"),
         holds: gpu::is_gpu,
+        taste: Taste::Switched,
         variables: gpu::variables,
         ..ROW
     },
@@ -60,6 +65,7 @@ pub const CLASSES: &[Row] = &[
         about: Some("Virtual functions of network controllers; also vlan, mac, trust, spoofchk, rate"),
         holds: is_vf,
         handling: Handling::Vfio,
+        taste: Taste::Packed,
         settable: Settable::VirtualFunctions,
         ..ROW
     },
@@ -111,6 +117,17 @@ impl<'a> Class<'a> {
     /// What becomes of its devices' driver.
     pub fn handling(&self) -> Handling {
         self.config.and_then(|config| config.handling).unwrap_or(self.row.handling)
+    }
+}
+
+impl Class<'_> {
+    /// Which of its devices go well together.
+    pub fn taste(&self) -> Taste {
+        match self.config.and_then(|config| config.spread) {
+            Some(Placing::Pack) => Taste::Packed,
+            Some(Placing::Spread) => Taste::Spread,
+            None => self.row.taste,
+        }
     }
 }
 

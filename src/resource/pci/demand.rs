@@ -4,6 +4,7 @@ use super::choose::{Candidate, DeviceState};
 use super::class::{Class, FUNCTION, option};
 use crate::assume::{AssumedDevice, State};
 use crate::request::DeviceRequest;
+use crate::resource::prefer::Taste;
 use crate::resource::{Device, Shortage, Situation, per_node_text};
 use crate::topology::{Bdf, PciFunction};
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ pub struct Demand {
     pub request: DeviceRequest,
     /// What it is called.
     pub label: String,
+    /// Which of its devices go well together.
+    pub taste: Taste,
     /// Devices that would serve it, ordered by node, then address.
     pub candidates: Vec<Candidate<Device>>,
     /// Devices that would serve it but for what they are used for.
@@ -44,7 +47,13 @@ impl Demand {
         }
         let mut candidates: Vec<_> = found.candidates.into_values().collect();
         candidates.sort_by(|a, b| a.device.cmp(&b.device));
-        Demand { request: request.clone(), label: request.label(), candidates, left_out: found.left_out }
+        Demand {
+            request: request.clone(),
+            label: request.label(),
+            taste: class.taste(),
+            candidates,
+            left_out: found.left_out,
+        }
     }
 
     /// How many devices.

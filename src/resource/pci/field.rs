@@ -4,6 +4,7 @@
 use super::choose::{self, Candidate};
 use super::demand::Demand;
 use crate::hint::{Amount, Capacity, Supply};
+use crate::resource::prefer::{self, Advice, Nearness, Party};
 use crate::resource::{Device, Offer, Shortage};
 use crate::topology::{Bdf, NodeMask};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,12 @@ pub struct Field {
     pub demands: Vec<Demand>,
     /// The machine's nodes.
     pub nodes: NodeMask,
+    /// How near devices are to each other.
+    pub nearness: Nearness,
 }
+
+/// The devices of one request, and what a preference changed.
+pub type Chosen = (Vec<Device>, Option<Advice>);
 
 /// Where the devices of one request are to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,15 +66,29 @@ impl Field {
     ///
     /// # Errors
     /// Some requests together want more than there is.
-    pub fn chosen(&self, wishes: &[Wish]) -> Result<Vec<Vec<Device>>, Shortage> {
+    pub fn chosen(&self, wishes: &[Wish]) -> Result<Vec<Chosen>, Shortage> {
         let mut matching = Matching::new(self, wishes);
         let unserved = matching.fill();
         if let Some(at) = unserved {
             return Err(self.together(&matching.rivals(at)));
         }
-        let devices = matching.devices();
-        let chosen = devices.iter().enumerate().map(|(at, own)| self.within_affinity(at, &wishes[at], own, &devices));
+        let preferred = prefer::preferred(&self.parties(wishes, matching.devices()), &self.nearness);
+        let devices: Vec<Vec<Device>> = preferred.iter().map(|(devices, _)| devices.clone()).collect();
+        let chosen = preferred
+            .into_iter()
+            .enumerate()
+            .map(|(at, (own, advice))| (self.within_affinity(at, &wishes[at], &own, &devices), advice));
         Ok(chosen.collect())
+    }
+
+    /// Without an affinity all known devices may stand in for each other, else those of one locality.
+    fn parties(&self, wishes: &[Wish], chosen: Vec<Vec<Device>>) -> Vec<Party> {
+        let party = |((demand, wish), chosen): ((&Demand, &Wish), Vec<Device>)| {
+            let group = |lead: Option<u32>| if *wish == Wish::Mask(None) { lead.map(|_| 0) } else { lead };
+            let free = demand.free().map(|candidate| (candidate.device.clone(), group(candidate.lead())));
+            Party { taste: demand.taste, free: free.collect(), chosen }
+        };
+        self.demands.iter().zip(wishes).zip(chosen).map(party).collect()
     }
 
     /// The kubelet's order of choice has the last word: advice counts within the affinity.

@@ -6,6 +6,7 @@ pub mod demand;
 pub mod field;
 mod gpu;
 
+use super::prefer::Nearness;
 use super::{Allocation, Counts, Grant, Granted, HintProvider, Offer, Shortage, Situation, Units};
 use crate::config::Config;
 use crate::hint::relative::Kind;
@@ -33,7 +34,9 @@ pub fn providers(requests: &[DeviceRequest], situation: &Situation<'_>) -> Vec<P
     };
     let demands: Vec<Demand> = requests.iter().filter_map(demand).collect();
     let count = demands.len();
-    let field = Rc::new(Field { demands, nodes: situation.machine.node_ids() });
+    // A machine's list of devices is not gone through where none are asked for.
+    let nearness = if count > 0 { Nearness::of(situation.machine) } else { Nearness::default() };
+    let field = Rc::new(Field { demands, nodes: situation.machine.node_ids(), nearness });
     (0..count).map(|at| PciProvider { field: Rc::clone(&field), at }).collect()
 }
 
@@ -69,12 +72,12 @@ impl PciProvider {
     /// # Errors
     /// The requests together want more than there is.
     pub fn allocate_as(&self, wishes: &[Wish]) -> Result<Allocation, Shortage> {
-        let devices = self.field.chosen(wishes)?.swap_remove(self.at);
+        let (devices, advice) = self.field.chosen(wishes)?.swap_remove(self.at);
         let mut per_node = BTreeMap::new();
         devices.iter().filter_map(|device| device.node).for_each(|node| *per_node.entry(node).or_default() += 1);
         let unknown = devices.iter().filter(|device| device.node.is_none()).count() as u64;
         let DeviceRequest { class, name, settings, .. } = self.demand().request.clone();
-        let granted = Granted::Devices(Grant { class, name, devices, settings });
+        let granted = Granted::Devices(Grant { class, name, devices, settings, advice });
         Ok(Allocation { resource: self.demand().label.clone(), per_node, unknown, granted })
     }
 }

@@ -1,6 +1,6 @@
 //! What libhwloc sees, as a [`Machine`].
 
-use super::devices;
+use super::{devices, links};
 use crate::topology::mask::{Cpus, IdSet, MAX_ID};
 use crate::topology::{Cpu, CpuSet, Machine, MemoryKind, Node, NodeMask, PagePool};
 use hwlocality::Topology;
@@ -23,6 +23,7 @@ pub(super) fn machine(topology: &Topology) -> Machine {
     kinds(topology, &mut machine.cpus);
     machine.distances = distances(topology, &machine.nodes);
     machine.pci = devices::functions(topology, &machine);
+    machine.links = links::links(topology, &machine.pci);
     machine.warnings.extend(dropped(topology));
     machine
 }

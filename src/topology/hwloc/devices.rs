@@ -4,7 +4,7 @@ use super::describe::cpus_of;
 use crate::topology::{Bdf, CpuSet, Machine, PciFunction};
 use hwlocality::Topology;
 use hwlocality::object::TopologyObject;
-use hwlocality::object::attributes::{ObjectAttributes, PCIDeviceAttributes};
+use hwlocality::object::attributes::{ObjectAttributes, PCIDeviceAttributes, UpstreamAttributes};
 use hwlocality::object::types::{OSDeviceType, ObjectType};
 
 /// Names of what programs compute through. A display device with one of these
@@ -37,9 +37,30 @@ fn function(object: &TopologyObject, machine: &Machine) -> Option<PciFunction> {
         device: pci.device_id(),
         node: place(object, machine),
         interfaces,
+        above: above(object),
         render_node: class >> 16 == 0x03
             && names(|kind| matches!(kind, OSDeviceType::GPU | OSDeviceType::CoProcessor)).any(computes),
         ..PciFunction::default()
+    })
+}
+
+/// Bridges on the way to a function, from the root port down.
+fn above(object: &TopologyObject) -> Vec<Bdf> {
+    let mut above: Vec<Bdf> = object.ancestors().filter_map(bridge).collect();
+    above.reverse();
+    above
+}
+
+fn bridge(object: &TopologyObject) -> Option<Bdf> {
+    let Some(ObjectAttributes::Bridge(bridge)) = object.attributes() else { return None };
+    bridge.upstream_attributes().map(|UpstreamAttributes::PCI(pci)| address(pci))
+}
+
+/// The function that an object is, or that it is a part of.
+pub(super) fn address_of(object: &TopologyObject) -> Option<Bdf> {
+    std::iter::once(object).chain(object.ancestors()).find_map(|object| match object.attributes() {
+        Some(ObjectAttributes::PCIDevice(pci)) => Some(address(pci)),
+        _ => None,
     })
 }
 

@@ -7,6 +7,7 @@
 
 mod describe;
 mod devices;
+mod links;
 mod reconcile;
 
 use super::source::TopologySource;

@@ -12,6 +12,7 @@ pub(super) fn merge(mut machine: Machine, seen: &Machine) -> Machine {
         return machine;
     }
     merge_nodes(&mut machine, seen);
+    machine.links.extend(&seen.links);
     if machine.cpus.iter().all(|cpu| cpu.kind.is_none()) {
         let kind = |id| seen.cpu(id).and_then(|cpu| cpu.kind.clone());
         machine.cpus.iter_mut().for_each(|cpu| cpu.kind = kind(cpu.id));

@@ -38,7 +38,8 @@ fn function(tree: &mut Tree, name: &str, bdf: Bdf, places: &mut Localities) -> O
     let folder = format!("{DEVICES}/{name}");
     // Gone between the list and here, as VFs do: it never was.
     let class = hex(tree, &folder, "class")?;
-    places.note(bdf, locality(tree, &folder, bdf));
+    let above = above(tree, &folder, bdf);
+    places.note(bdf, locality(tree, &folder, bdf, &above));
     Some(PciFunction {
         bdf,
         class,
@@ -48,22 +49,25 @@ fn function(tree: &mut Tree, name: &str, bdf: Bdf, places: &mut Localities) -> O
         driver: driver(tree, &folder),
         interfaces: interfaces(tree, &folder),
         physical_function: link(tree, &folder, "physfn").and_then(|name| name.parse().ok()),
+        above,
         render_node: render_node(tree, &folder),
         boot_vga: tree.number::<u8>(format!("{folder}/boot_vga")) == Some(1),
     })
 }
 
-fn locality(tree: &mut Tree, folder: &str, bdf: Bdf) -> Locality {
+fn locality(tree: &mut Tree, folder: &str, bdf: Bdf, above: &[Bdf]) -> Locality {
     // sysfs prints -1 where the firmware names no node.
     let node = tree.number::<i64>(format!("{folder}/numa_node")).and_then(|node| u32::try_from(node).ok());
-    Locality { node, cpus: tree.list(format!("{folder}/local_cpulist")), above: above(tree, folder, bdf) }
+    // The nearest function above in another domain: the VMD device whose child this is.
+    let outside = above.iter().rev().find(|other| other.domain != bdf.domain).copied();
+    Locality { node, cpus: tree.list(format!("{folder}/local_cpulist")), above: outside }
 }
 
-/// The nearest function above in another domain: the VMD device whose child this is.
-fn above(tree: &Tree, folder: &str, bdf: Bdf) -> Option<Bdf> {
-    let place = fs::read_link(tree.sys.join(folder)).ok()?;
-    let mut above = place.iter().rev().filter_map(|part| part.to_str()?.parse::<Bdf>().ok());
-    above.find(|other| other.domain != bdf.domain)
+/// Bridges on the way to a function, and a VMD device whose child it is.
+fn above(tree: &Tree, folder: &str, bdf: Bdf) -> Vec<Bdf> {
+    let place = fs::read_link(tree.sys.join(folder)).unwrap_or_default();
+    let functions = place.iter().filter_map(|part| part.to_str()?.parse::<Bdf>().ok());
+    functions.filter(|other| *other != bdf).collect()
 }
 
 fn hex(tree: &Tree, folder: &str, name: &str) -> Option<u32> {
