@@ -7,7 +7,11 @@ mod storage;
 use super::{Bdf, Machine, PciFunction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// No file that is read here is longer, but in a tree made to do harm.
+const LONGEST: u64 = 16 << 20;
 
 /// Functions that cannot be had, and why: `is used by the host: eth0 has an address`.
 pub type InUse = BTreeMap<Bdf, String>;
@@ -67,7 +71,15 @@ struct Files {
 
 impl Files {
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
-        Some(fs::read_to_string(self.root.join(path)).ok()?.trim().to_owned())
+        let mut text = String::new();
+        self.open(path)?.take(LONGEST).read_to_string(&mut text).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    /// A plain file: a pipe in a captured tree would be waited for.
+    fn open(&self, path: impl AsRef<Path>) -> Option<fs::File> {
+        let path = self.root.join(path);
+        fs::metadata(&path).ok()?.is_file().then(|| fs::File::open(&path).ok())?
     }
 
     fn exists(&self, path: impl AsRef<Path>) -> bool {
@@ -88,10 +100,9 @@ impl Files {
 
     /// Where a function is that left the bus, its vendor reads as ones.
     fn starts_with_ones(&self, path: &str) -> bool {
-        use std::io::Read;
         let mut start = [0; 4];
-        let read = fs::File::open(self.root.join(path)).and_then(|mut file| file.read_exact(&mut start));
-        read.is_ok() && start == [0xff; 4]
+        let read = self.open(path).is_some_and(|mut file| file.read_exact(&mut start).is_ok());
+        read && start == [0xff; 4]
     }
 }
 

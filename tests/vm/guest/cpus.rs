@@ -96,7 +96,7 @@ fn in_a_group_the_pool_is_its_cpuset() {
 #[test]
 fn isolated_cpus_are_roots_own_where_nothing_else_is_said() {
     let isolated: CpuSet = "2-3,6-7".parse().unwrap();
-    let landing = launch("--cpus 2 --memory 64M");
+    let landing = launch("--merge kubelet --cpus 2 --memory 64M");
     assert_eq!(landing.not_on(1, 2), None);
     assert!(landing.cpus.is_subset(&isolated));
     assert!(landing.said.contains(BALANCE), "two threads on isolated CPUs: {}", landing.said);

@@ -48,7 +48,7 @@ fn each_node_of_big_in_turn() {
 #[test]
 fn cpus_and_memory_go_together_to_whichever_node_is_left() {
     for (pool, node) in [("0-1,4-7", 0), ("2-7", 1), ("0,4-7", 2), ("0,2,4,6-7", 3)] {
-        let landing = launch(&format!("--pool {pool} --cpus 2 --memory 64M --policy single-numa-node"));
+        let landing = launch(&format!("--merge kubelet --pool {pool} --cpus 2 --memory 64M --policy single-numa-node"));
         assert_eq!(landing.not_on(node, 2), None, "--pool {pool}");
     }
 }
