@@ -297,8 +297,12 @@ fn a_command_without_a_name_does_not_exist() {
 }
 
 #[test]
-#[ignore = "needs root: `cargo test -- --ignored root_`"]
-fn root_a_set_uid_launcher_refuses_plans_too() {
+fn a_set_uid_launcher_refuses_plans_too() {
+    if !nix::unistd::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "CI runs as root and leaves nothing out");
+        eprintln!("SKIPPED, NOT TESTED: only root can make a set-uid program that others start");
+        return;
+    }
     let folder = folder();
     let copy = folder.path().join("numa-run");
     fs::copy(LAUNCHER, &copy).unwrap();
