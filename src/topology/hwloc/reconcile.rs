@@ -27,11 +27,30 @@ fn merge_nodes(machine: &mut Machine, seen: &Machine) {
     }
     for node in &mut machine.nodes {
         let Some(seen) = seen.node(node.id) else { continue };
-        if node.memory == MemoryKind::Dram {
+        // Newer libhwlocs guess: where there is slower memory too, they take that next to CPUs for HBM.
+        if node.memory == MemoryKind::Dram && node.cpus.is_empty() {
             node.memory = seen.memory;
         }
         if node.cpus.is_empty() && node.local_cpus.is_empty() {
             node.local_cpus = seen.local_cpus.clone();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Node;
+
+    #[test]
+    fn memory_next_to_cpus_is_no_hbm_whatever_libhwloc_guesses() {
+        let node = |id: u32, cpus: &str, memory| Node { id, cpus: cpus.parse().unwrap(), memory, ..Node::default() };
+        let machine = |memory| Machine {
+            nodes: vec![node(0, "0-3", memory), node(1, "", memory), node(2, "", MemoryKind::Cxl)],
+            ..Machine::default()
+        };
+        let merged = merge(machine(MemoryKind::Dram), &machine(MemoryKind::Hbm));
+        let kinds: Vec<MemoryKind> = merged.nodes.iter().map(|node| node.memory).collect();
+        assert_eq!(kinds, [MemoryKind::Dram, MemoryKind::Hbm, MemoryKind::Cxl]);
     }
 }
