@@ -21,7 +21,11 @@ pub struct Start {
 /// The variables to set.
 pub fn variables(plan: &Plan, machine: &Machine, start: &Start) -> Vec<(String, OsString)> {
     let mut set: Vec<(String, String)> = vec![("NUMA_RUN_ALLOC_LEASE".into(), start.lease.clone())];
-    set.push(("NUMA_RUN_ALLOC_NODES".into(), plan.span.to_string()));
+    let bound = || plan.memory.as_ref().map(|binding| binding.nodes.clone()).unwrap_or_default();
+    let nodes = if plan.span.is_empty() { bound() } else { plan.span.clone() };
+    if !nodes.is_empty() {
+        set.push(("NUMA_RUN_ALLOC_NODES".into(), nodes.to_string()));
+    }
     if !plan.shared_cpus.is_empty() {
         set.push(("NUMA_RUN_ALLOC_SHARED_CPUS".into(), plan.shared_cpus.to_string()));
     }
