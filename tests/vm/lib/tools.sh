@@ -16,6 +16,16 @@ need() {
   DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 --no-install-recommends install "${packages[@]}" >/dev/null
 }
 
+# An ordinary user's image is made by ids that are the user's own too; mmdebstrap reads these files.
+need_subordinate_ids() {
+  local file user ids=100000-165535
+  user=$(id -un)
+  for file in /etc/subuid /etc/subgid; do
+    grep -qsE "^($user|$(id -u)):" "$file" || die "$file has no line of $user: the image needs subordinate ids. Type:" \
+      "sudo usermod --add-subuids $ids --add-subgids $ids $user (other ids where somebody has these)"
+  done
+}
+
 # qemu_resolve: sets QEMU to the folder of the unpacked QEMU that the lists offer now.
 qemu_resolve() {
   local files
