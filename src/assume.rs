@@ -11,12 +11,31 @@ use std::collections::BTreeMap;
 pub struct Holdings {
     /// CPUs that are held exclusively.
     pub cpus: CpuSet,
+    /// CPUs that some share.
+    pub shared: CpuSet,
     /// MiB by node.
     pub memory: BTreeMap<u32, u64>,
     /// Hugepages by size in KiB and node.
     pub pages: BTreeMap<(u64, u32), u64>,
     /// Devices.
     pub devices: std::collections::BTreeSet<Bdf>,
+}
+
+impl Holdings {
+    /// These and others. What both of two hold of something countable is added up.
+    pub fn plus(mut self, other: &Holdings) -> Holdings {
+        self.cpus = self.cpus.or(&other.cpus);
+        self.shared = self.shared.or(&other.shared);
+        other.memory.iter().for_each(|(&node, &mib)| add(self.memory.entry(node).or_default(), mib));
+        other.pages.iter().for_each(|(&place, &count)| add(self.pages.entry(place).or_default(), count));
+        self.devices.extend(&other.devices);
+        self
+    }
+}
+
+/// A file may say any number.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }
 
 /// An assumption file.
@@ -74,6 +93,7 @@ impl Assume {
         let held = self.device.iter().filter(|device| device.state == State::Held);
         Holdings {
             cpus: self.held_cpus.clone(),
+            shared: CpuSet::new(),
             memory: self.held_memory.clone(),
             pages: BTreeMap::new(),
             devices: held.map(|device| device.pci).collect(),

@@ -10,7 +10,8 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-const USAGE: &str = "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo [OPTIONS]";
+const USAGE: &str =
+    "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo|status|release|gc [OPTIONS]";
 
 const AFTER: &str = "\
 Lists are written as the kernel writes them (0-3,8), also as 0-30:2, all, !0-1 or 0xff; sizes in
@@ -42,6 +43,12 @@ pub enum Verb {
     Plan(Box<PlanArgs>),
     /// Show the machine
     Topo(TopoArgs),
+    /// Show what launches hold
+    Status(StatusArgs),
+    /// Put right what a launch left that is no more, and end its lease
+    Release(ReleaseArgs),
+    /// The same for all launches that are no more
+    Gc(LedgerArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),
@@ -99,6 +106,37 @@ pub struct TopoArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which ledger.
+#[derive(Debug, Args)]
+pub struct LedgerArgs {
+    /// Where numa-run keeps its own files [default: /run/numa-run, or the user's own]
+    #[arg(long, value_name = "DIR", hide_env = true, env = "NUMA_RUN_RUN_DIR")]
+    pub run_dir: Option<PathBuf>,
+}
+
+/// `numa-run status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Where to look.
+    #[command(flatten)]
+    pub ledger: LedgerArgs,
+    /// Only this lease, or the launch of this name
+    pub lease: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `numa-run release`.
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    /// Where to look.
+    #[command(flatten)]
+    pub ledger: LedgerArgs,
+    /// The lease, or the name of its launch
+    pub lease: String,
 }
 
 /// `numa-run debug`.
@@ -185,7 +223,7 @@ pub fn log(cli: &Cli) {
         None => Some(&cli.launch.source),
         Some(Verb::Plan(plan)) => Some(&plan.source),
         Some(Verb::Topo(topo)) => Some(&topo.source),
-        Some(Verb::Debug(_)) => None,
+        Some(_) => None,
     };
     let level = match source.map_or(0, |source| source.verbose) {
         0 => return,

@@ -43,6 +43,14 @@ pub struct Request {
     pub device_nodes: BTreeMap<Bdf, u32>,
 }
 
+impl Request {
+    /// True when something is asked for that other launches must keep off.
+    pub fn holds(&self) -> bool {
+        let memory = self.memory.as_ref().is_some_and(|memory| memory.mib.is_some());
+        self.cpus.is_some() || self.shared_cpus > 0 || memory || !self.hugepages.is_empty() || !self.devices.is_empty()
+    }
+}
+
 /// CPUs asked for.
 #[derive(Clone, Debug)]
 pub struct CpuRequest {
