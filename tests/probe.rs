@@ -164,14 +164,14 @@ fn without_a_probe_this_host_is_read_from_sysfs_and_an_export_is_not_read() {
     let machine = probe::read(None, &TopologySource::Live).unwrap();
     assert!(machine.hwloc.is_none());
     assert_eq!(
-        machine.warnings.last().map(String::as_str),
+        machine.unprobed.as_deref(),
         Some("numa-run-probe is not installed: read from sysfs alone, without libhwloc")
     );
     let error = probe::read(None, &TopologySource::Xml("a.xml".into())).unwrap_err().to_string();
     assert!(error.starts_with("a.xml can be read by numa-run-probe only, which is not installed"), "{error}");
     let (_folder, broken) = stand_in("kill -ABRT $$");
     let machine = probe::read(Some(&Probe::at(broken, Duration::from_secs(10))), &TopologySource::Live).unwrap();
-    assert!(machine.warnings.last().unwrap().contains("died of signal 6 (SIGABRT)"), "{:?}", machine.warnings);
+    assert!(machine.unprobed.as_ref().unwrap().contains("died of signal 6 (SIGABRT)"), "{:?}", machine.unprobed);
 }
 
 #[test]
@@ -195,6 +195,7 @@ fn this_host_is_what_sysfs_says_and_names_its_libhwloc() {
     assert!(machine.hwloc.as_deref().is_some_and(|version| version.starts_with("2.")));
     assert!(machine.hwloc_library.is_some_and(|path| path.is_file()));
     assert!(machine.warnings.iter().all(|warning| !warning.contains("libhwloc")), "{:?}", machine.warnings);
+    assert_eq!(machine.unprobed, None);
 }
 
 #[test]
