@@ -86,6 +86,23 @@ fn cpus_belong_to_ordinary_memory_before_any_other() {
 }
 
 #[test]
+fn memory_is_hbm_next_to_cpus_too_where_there_is_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hbm.xml");
+    let text = fs::read_to_string(guest_file("topo4.xml")).unwrap();
+    let node = "<object type=\"NUMANode\"";
+    assert_eq!(text.matches(node).count(), 4);
+    fs::write(&file, text.replace(node, &format!("{node} subtype=\"HBM\""))).unwrap();
+    let machine = xml(&file);
+    assert_eq!(machine.cpu_nodes().to_string(), "0-3");
+    assert!(machine.nodes.iter().all(|node| node.memory == MemoryKind::Hbm));
+    let mut plan = Command::new(env!("CARGO_BIN_EXE_numa-run"));
+    plan.args(["plan", "--config", "/dev/null", "--cpus", "2", "--memory", "100M", "--mem-kind", "hbm", "--topology"]);
+    let said = String::from_utf8(plan.arg(file).output().unwrap().stdout).unwrap();
+    assert!(said.starts_with("admitted by best-effort: aligned"), "{said}");
+}
+
+#[test]
 fn an_export_of_hwloc_3_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.xml");
