@@ -3,6 +3,9 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod machines;
+#[cfg(feature = "probe")]
+#[path = "links/nvml.rs"]
+mod nvml;
 
 use machines::Tree;
 use numa_run::topology::{Link, sysfs};
