@@ -58,7 +58,7 @@ fn found(tree: &Tree) -> Vec<String> {
 #[test]
 fn xgmi_links_are_those_of_the_compute_driver() {
     let tree = with_gpus("0x038000", 4);
-    (0..4).for_each(|at| gpu(&tree, at + 1, (0x1000 + (u64::from(at) << 8)).into()));
+    (0..4).for_each(|at| gpu(&tree, at + 1, 0x1000 + (u64::from(at) << 8)));
     linked(
         &tree,
         &[
@@ -80,7 +80,7 @@ fn xgmi_links_are_those_of_the_compute_driver() {
 #[test]
 fn drivers_that_tell_no_bandwidth_tell_hops() {
     let tree = with_gpus("0x038000", 3);
-    (0..3).for_each(|at| gpu(&tree, at + 1, (0x1000 + (u64::from(at) << 8)).into()));
+    (0..3).for_each(|at| gpu(&tree, at + 1, 0x1000 + (u64::from(at) << 8)));
     linked(&tree, &[("io_links", 0, 11, [1, 2], 15, 0, 0), ("io_links", 1, 11, [1, 3], 30, 0, 0)]);
     assert_eq!(found(&tree), ["10-11 46000", "10-12 23000"]);
 }
