@@ -3,7 +3,9 @@
 use crate::cli::options::Contradiction;
 use crate::cli::{DebugArgs, DebugWhat, PlanArgs, TopoArgs};
 use crate::observe::{self, Observed};
-use crate::plan::{self, RefusalKind};
+use crate::plan::{self, Facts, RefusalKind};
+use crate::request::Request;
+use crate::resource::pci;
 use crate::{config, debug, report};
 use anyhow::Context;
 use std::fs::File;
@@ -20,6 +22,7 @@ pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
     observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
     let facts = observed.facts();
     let mut plan = plan::plan(&request, &facts);
+    plan.remarks.extend(links_unknown(&request, &facts));
     if arguments.source.topology.is_none() {
         plan.remarks.extend(nothing_reserved(&observed));
     }
@@ -37,6 +40,12 @@ pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
         Some(_) => 1,
         None => u8::from(!plan.aligned),
     })
+}
+
+/// Which devices go well together is guessed where their links are unknown.
+fn links_unknown(request: &Request, facts: &Facts<'_>) -> Option<String> {
+    let reason = facts.machine.unprobed.as_ref().filter(|_| facts.machine.links.is_empty())?;
+    pci::may_be_linked(request, facts.config).then(|| format!("links between GPUs are not known: {reason}"))
 }
 
 /// On a host of some size, the operating system wants CPUs of its own.

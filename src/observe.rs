@@ -8,6 +8,7 @@ use crate::lease::{self, Ledger, LedgerError, Life};
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
 use crate::resource::pci;
+use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::{Bdf, Machine, NodeMask, PciFunction, TopologySource, caller, probe, sysfs, usage};
 use anyhow::Context;
@@ -52,6 +53,9 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
     let assume: Assume = source.assume.as_deref().map(config::read).transpose()?.unwrap_or_default();
     known_assumptions(&assume, &config)?;
     let mut machine = machine(source)?;
+    if let Some(reason) = &machine.unprobed {
+        tracing::debug!("{reason}");
+    }
     if source.topology.is_none() {
         refresh(request, &mut machine);
     }
@@ -115,14 +119,16 @@ fn this_machine(run_dir: Option<&Path>) -> anyhow::Result<Machine> {
         Some(_) => vec![own.clone()],
         None => vec![PathBuf::from(RUN_DIR), own.clone()],
     };
+    let probe = Probe::find();
+    let program = probe.as_ref().map(Probe::program);
     for folder in &folders {
-        match snapshot::load(folder, Path::new("/")) {
+        match snapshot::load(folder, Path::new("/"), program) {
             Ok(machine) => return Ok(machine),
             Err(discard) => tracing::debug!("snapshot in {}: {discard}", folder.display()),
         }
     }
-    let fingerprint = Fingerprint::read(Path::new("/"));
-    let machine = probe::machine(&TopologySource::Live)?;
+    let fingerprint = Fingerprint::read(Path::new("/")).with_probe(program);
+    let machine = probe::read(probe.as_ref(), &TopologySource::Live)?;
     if let Err(error) = host::snapshot::store(&own, &machine, fingerprint) {
         tracing::debug!("no snapshot in {}: {error}", own.display());
     }

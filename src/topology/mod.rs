@@ -52,6 +52,8 @@ pub struct Machine {
     pub links: Vec<Link>,
     /// What was odd about the description, one sentence each.
     pub warnings: Vec<String>,
+    /// Why it was read without libhwloc, where that was wanted and failed.
+    pub unprobed: Option<String>,
 }
 
 /// One NUMA node.

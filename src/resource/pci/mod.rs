@@ -6,7 +6,7 @@ pub mod demand;
 pub mod field;
 mod gpu;
 
-use super::prefer::Nearness;
+use super::prefer::{Nearness, Taste};
 use super::{Allocation, Counts, Grant, Granted, HintProvider, Offer, Shortage, Situation, Units};
 use crate::config::Config;
 use crate::hint::relative::Kind;
@@ -46,6 +46,12 @@ pub fn unknown_class(request: &Request, config: &Config) -> Option<(String, Stri
     let message =
         format!("--device {}: there is no such class (there are {})", unknown.class, class::names(config).join(", "));
     Some((unknown.label(), message))
+}
+
+/// True for devices among which links besides PCIe make a difference.
+pub fn may_be_linked(request: &Request, config: &Config) -> bool {
+    let class = |device: &DeviceRequest| Some(Class::named(&device.class, config)?.taste());
+    request.devices.iter().any(|device| class(device) == Some(Taste::Switched))
 }
 
 /// The functions that a request may get, and those that they hang on. Drivers
