@@ -64,7 +64,7 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
         Some(TopologySource::Root(root)) => in_use(request, &mut machine, &config, root),
         Some(TopologySource::Xml(_) | TopologySource::Synthetic(_)) => BTreeMap::new(),
     };
-    let machine = assume.on(machine).context("the assumed pages")?;
+    let machine = assume.on(machine);
     let mut surroundings = match &source.topology {
         None => surroundings(request, &machine, &config)?,
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },

@@ -177,7 +177,8 @@ impl Cli {
         if let Some(launch) = LaunchArgs::quickly(&arguments) {
             return Ok(Cli { verb: None, launch });
         }
-        let mut command = Cli::command();
+        let mut command = Cli::command().mut_args(set_variables_only);
+        command = command.mut_subcommands(|verb| verb.mut_args(set_variables_only));
         let arguments = verb_first(&command, arguments);
         let verb = arguments.get(1).and_then(|word| word.to_str());
         let usage = if verb.is_some_and(|word| command.find_subcommand(word).is_some()) { 2 } else { 125 };
@@ -206,7 +207,7 @@ impl LaunchArgs {
     /// pay for; none where it is not plainly one.
     fn quickly(arguments: &[OsString]) -> Option<LaunchArgs> {
         let plain = Command::new("numa-run").disable_help_flag(true).no_binary_name(true);
-        let mut command = LaunchArgs::augment_args(plain);
+        let mut command = LaunchArgs::augment_args(plain).mut_args(set_variables_only);
         let matches = command.try_get_matches_from_mut(arguments.get(1..)?).ok()?;
         let mut launch = LaunchArgs::from_arg_matches(&matches).ok()?;
         launch.request.flags_win(&matches);
@@ -215,6 +216,12 @@ impl LaunchArgs {
         let marked = arguments.len().checked_sub(launch.command.len() + 1).is_some_and(|at| arguments[at] == "--");
         (marked || !verb).then_some(launch)
     }
+}
+
+/// A variable that is set to nothing says nothing.
+fn set_variables_only(arg: clap::Arg) -> clap::Arg {
+    let empty = arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    if empty { arg.env(None::<&str>) } else { arg }
 }
 
 /// Sets up what is said on the way, on stderr: nothing unless `--verbose` asks for it.

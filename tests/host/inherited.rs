@@ -35,7 +35,7 @@ fn same(caller: &str, script: &str) {
 fn descriptors_of_the_caller_survive_and_of_ours_only_the_lease() {
     same(
         "exec 5</etc/passwd 7>/dev/null 9</dev/null",
-        "ls -l /proc/$$/fd | grep -v 'leases/.*[.]lock$' | sed 's/.* \\([0-9]* ->\\)/\\1/; s/:.*//' | grep -v total; head -c 4 <&5",
+        "list=$(ls -l /proc/$$/fd); printf '%s\\n' \"$list\" | grep -v 'leases/.*[.]lock$' | sed 's/.* \\([0-9]* ->\\)/\\1/; s/:.*//' | grep -v total; head -c 4 <&5",
     );
 }
 
