@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 /// Nothing could be planned.
 pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
     let request = arguments.request.request()?;
-    let observed = observe::observe(&request, &arguments.source)?;
+    let mut observed = observe::observe(&request, &arguments.source)?;
+    observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
     let facts = observed.facts();
     let mut plan = plan::plan(&request, &facts);
     plan.remarks.extend(links_unknown(&request, &facts));

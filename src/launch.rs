@@ -1,7 +1,10 @@
 //! The line itself: observe, place, apply, exec.
 
+mod transaction;
+
 use crate::cli::LaunchArgs;
 use crate::environment::{self, Start};
+use crate::lease::{self, Header, Held, Identity};
 use crate::observe::{self, Observed};
 use crate::plan::{self, Plan};
 use crate::request::Request;
@@ -11,11 +14,9 @@ use crate::topology::gpu;
 use crate::{host, report};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::error::Error;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Starts the command in place of this process. Comes back only when nothing
 /// was to be started (`--dry-run`).
@@ -26,22 +27,54 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
     check(arguments)?;
     applicable(&request)?;
-    let observed = observe::observe(&request, &arguments.source)?;
-    let plan = plan::plan(&request, &observed.facts());
+    let mut observed = observe::observe(&request, &arguments.source)?;
+    if arguments.dry_run {
+        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
+        let (plan, lease) = (admitted(arguments, &request, &observed)?, lease::ledger::new_id(Path::new("/")));
+        return report::answer(&step::script(&steps(arguments, &observed, &plan, &lease)?))
+            .context("cannot write the steps");
+    }
+    let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    let locked = if request.holds() { Some(ledger.lock(LOCK_LIMIT)?) } else { None };
+    if let Some(locked) = &locked {
+        let recovered = lease::recover::recover(locked)?;
+        recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
+        observed.look_again(&request, &recovered.holdings());
+    }
+    let plan = admitted(arguments, &request, &observed)?;
+    let lease = lease::ledger::new_id(Path::new("/"));
+    let steps = steps(arguments, &observed, &plan, &lease)?;
+    match transaction::run(&steps, locked, header(arguments, &plan, lease), arguments.source.quiet)? {}
+}
+
+/// How long a launch waits for another one that is being made.
+pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
+
+/// The plan, if it is one to go by; what there is to be said of it has been said.
+fn admitted(arguments: &LaunchArgs, request: &Request, observed: &Observed) -> anyhow::Result<Plan> {
+    let plan = plan::plan(request, &observed.facts());
     if arguments.explain {
-        report::say(report::explain(&request, &observed.facts(), &plan));
+        report::say(report::explain(request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
         return Err(refusal.clone().into());
     }
-    let steps = steps(arguments, &observed, &plan)?;
     if !arguments.source.quiet {
         plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
-    if arguments.dry_run {
-        return report::answer(&step::script(&steps)).context("cannot write the steps");
+    Ok(plan)
+}
+
+fn header(arguments: &LaunchArgs, plan: &Plan, lease: String) -> Header {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Header {
+        lease,
+        owner: Identity::own(Path::new("/")),
+        held: Held::by(plan),
+        since: now.as_secs(),
+        command: arguments.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
+        ..Header::default()
     }
-    match apply(&steps, arguments.source.quiet)? {}
 }
 
 /// 125, or 126 and 127 when it was the command that could not be started.
@@ -82,8 +115,8 @@ fn applicable(request: &Request) -> anyhow::Result<()> {
     }
 }
 
-fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan) -> anyhow::Result<Vec<Step>> {
-    let start = start(plan);
+fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) -> anyhow::Result<Vec<Step>> {
+    let start = start(plan, lease);
     let mut command = arguments.command.clone();
     if arguments.template {
         for word in &mut command {
@@ -96,14 +129,9 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan) -> anyhow::Re
     Ok(step::steps(plan, Exec { command, set }))
 }
 
-fn start(plan: &Plan) -> Start {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+fn start(plan: &Plan, lease: &str) -> Start {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    Start {
-        lease: format!("{:x}-{:x}", std::process::id(), now.as_nanos()),
-        gpu_uuids: gpu_uuids(plan),
-        inherited: names.collect(),
-    }
+    Start { lease: lease.to_owned(), gpu_uuids: gpu_uuids(plan), inherited: names.collect() }
 }
 
 fn gpu_uuids(plan: &Plan) -> BTreeMap<crate::topology::Bdf, String> {
@@ -112,27 +140,4 @@ fn gpu_uuids(plan: &Plan) -> BTreeMap<crate::topology::Bdf, String> {
         _ => None,
     });
     devices.flatten().filter_map(|device| Some((device.bdf, gpu::uuid(Path::new("/"), device.bdf)?))).collect()
-}
-
-fn apply(steps: &[Step], quiet: bool) -> Result<Infallible, anyhow::Error> {
-    let left_out = |error: &host::StepError| {
-        let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        if !quiet {
-            report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
-        }
-    };
-    let error = match host::apply(steps, left_out) {
-        Ok(never) => match never {},
-        Err(error) => error,
-    };
-    let hint = match &error {
-        host::StepError::Refused { source, .. } if source.raw_os_error() == Some(libc::EPERM) => {
-            Some("forbidden here (seccomp or a missing right)")
-        }
-        _ => None,
-    };
-    match hint {
-        Some(hint) => Err(error).context(hint),
-        None => Err(error.into()),
-    }
 }

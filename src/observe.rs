@@ -4,6 +4,7 @@ use crate::assume::{Assume, Holdings};
 use crate::cli::SourceArgs;
 use crate::config::{self, Config, VendorDevice};
 use crate::host;
+use crate::lease::{self, Ledger, LedgerError, Life};
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
 use crate::resource::pci;
@@ -63,13 +64,41 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
         Some(TopologySource::Root(root)) => in_use(request, &mut machine, &config, root),
         Some(TopologySource::Xml(_) | TopologySource::Synthetic(_)) => BTreeMap::new(),
     };
-    let machine = assume.on(machine).context("the assumed pages")?;
+    let machine = assume.on(machine);
     let mut surroundings = match &source.topology {
         None => surroundings(request, &machine, &config)?,
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
     };
     surroundings.in_use = in_use;
     Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings })
+}
+
+impl Observed {
+    /// What may have moved while the ledger's lock was waited for is read again,
+    /// and what other launches hold is added.
+    pub fn look_again(&mut self, request: &Request, held: &Holdings) {
+        refresh(request, &mut self.machine);
+        self.surroundings.in_use = in_use(request, &mut self.machine, &self.config, Path::new("/"));
+        self.holdings = std::mem::take(&mut self.holdings).plus(held);
+    }
+}
+
+/// The ledger that launches of this user go by.
+pub fn ledger(run_dir: Option<&Path>) -> Ledger {
+    Ledger::find(run_dir, &own_run_dir())
+}
+
+/// What the leases hold, for who only looks: nothing of it on another machine.
+///
+/// # Errors
+/// The ledger is there and cannot be read.
+pub fn held(source: &SourceArgs) -> Result<Holdings, LedgerError> {
+    if source.topology.is_some() {
+        return Ok(Holdings::default());
+    }
+    let entries = ledger(source.run_dir.as_deref()).entries()?;
+    let live = entries.iter().filter(|entry| entry.life == Life::Alive).filter_map(|entry| entry.lease.as_ref().ok());
+    Ok(lease::holdings(live))
 }
 
 /// The machine that is named, else this one.

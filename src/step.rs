@@ -3,12 +3,19 @@
 use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
 use crate::topology::{CpuSet, NodeMask};
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
-/// One change. What it sets is the process's own and survives exec.
+/// One change. All but the first kind set what is the process's own and survives exec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// A change to the host, which is undone when the workload has ended.
+    Host(Change),
+    /// Moving into a cgroup, which the children inherit.
+    Join(PathBuf),
     /// `sched_setaffinity`.
     Affinity(CpuSet),
     /// `set_mempolicy` with a mode over nodes.
@@ -22,6 +29,50 @@ pub enum Step {
     },
     /// Becoming the workload.
     Exec(Exec),
+}
+
+/// A change to the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A cgroup of the lease's own.
+    Group(Group),
+}
+
+/// A cgroup with its cpuset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// `cpuset.cpus`; empty: those of the group above.
+    pub cpus: CpuSet,
+    /// `cpuset.mems`; empty: those of the group above.
+    pub mems: NodeMask,
+}
+
+/// What undoes a change to the host. It is written down before the change is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Undo {
+    /// Removing a cgroup.
+    RemoveGroup(PathBuf),
+    /// Writing an old value back into a file that still has ours.
+    Restore {
+        /// The file.
+        file: PathBuf,
+        /// What it had.
+        old: String,
+        /// What we wrote.
+        ours: String,
+    },
+}
+
+impl fmt::Display for Undo {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Undo::RemoveGroup(folder) => write!(out, "rmdir {}", folder.display()),
+            Undo::Restore { file, old, .. } => write!(out, "write {old} to {}", file.display()),
+        }
+    }
 }
 
 /// The workload.
@@ -50,6 +101,8 @@ impl Step {
     /// A line for a shell that does the same, as far as common tools can.
     pub fn shell(&self) -> String {
         match self {
+            Step::Host(change) => change.shell(),
+            Step::Join(folder) => format!("echo $$ > {}", quoted(folder.join("cgroup.procs").as_os_str())),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
             Step::Exec(exec) => exec.shell(),
@@ -65,7 +118,7 @@ pub fn script(steps: &[Step]) -> String {
     for step in steps {
         match step {
             Step::MemoryPolicy { .. } => prefix = step.shell() + " ",
-            Step::Affinity(_) => lines.push(step.shell()),
+            Step::Host(_) | Step::Join(_) | Step::Affinity(_) => lines.push(step.shell()),
             Step::Exec(exec) => {
                 lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
                 lines.push(format!("exec {prefix}{}", exec.shell()));
@@ -84,6 +137,18 @@ fn memory_line(mode: MemPolicy, nodes: &NodeMask) -> String {
         MemPolicy::WeightedInterleave => format!("numactl --weighted-interleave={nodes} --"),
         MemPolicy::Local => "numactl --localalloc --".to_owned(),
         MemPolicy::Default => "numactl --all --".to_owned(),
+    }
+}
+
+impl Change {
+    fn shell(&self) -> String {
+        let Change::Group(Group { folder, cpus, mems }) = self;
+        let set = |file: &str, value: String| {
+            let file = quoted(folder.join(file).as_os_str());
+            if value.is_empty() { String::new() } else { format!("\necho {value} > {file}") }
+        };
+        let mkdir = format!("mkdir {}", quoted(folder.as_os_str()));
+        mkdir + &set("cpuset.cpus", cpus.to_string()) + &set("cpuset.mems", mems.to_string())
     }
 }
 

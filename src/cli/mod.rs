@@ -10,7 +10,8 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-const USAGE: &str = "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo [OPTIONS]";
+const USAGE: &str =
+    "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo|status|release|gc [OPTIONS]";
 
 const AFTER: &str = "\
 Lists are written as the kernel writes them (0-3,8), also as 0-30:2, all, !0-1 or 0xff; sizes in
@@ -42,6 +43,12 @@ pub enum Verb {
     Plan(Box<PlanArgs>),
     /// Show the machine
     Topo(TopoArgs),
+    /// Show what launches hold
+    Status(StatusArgs),
+    /// Put right what a launch left that is no more, and end its lease
+    Release(ReleaseArgs),
+    /// The same for all launches that are no more
+    Gc(LedgerArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),
@@ -101,6 +108,37 @@ pub struct TopoArgs {
     pub json: bool,
 }
 
+/// Which ledger.
+#[derive(Debug, Args)]
+pub struct LedgerArgs {
+    /// Where numa-run keeps its own files [default: /run/numa-run, or the user's own]
+    #[arg(long, value_name = "DIR", hide_env = true, env = "NUMA_RUN_RUN_DIR")]
+    pub run_dir: Option<PathBuf>,
+}
+
+/// `numa-run status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Where to look.
+    #[command(flatten)]
+    pub ledger: LedgerArgs,
+    /// Only this lease, or the launch of this name
+    pub lease: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `numa-run release`.
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    /// Where to look.
+    #[command(flatten)]
+    pub ledger: LedgerArgs,
+    /// The lease, or the name of its launch
+    pub lease: String,
+}
+
 /// `numa-run debug`.
 #[derive(Debug, Args)]
 pub struct DebugArgs {
@@ -139,7 +177,8 @@ impl Cli {
         if let Some(launch) = LaunchArgs::quickly(&arguments) {
             return Ok(Cli { verb: None, launch });
         }
-        let mut command = Cli::command();
+        let mut command = Cli::command().mut_args(set_variables_only);
+        command = command.mut_subcommands(|verb| verb.mut_args(set_variables_only));
         let arguments = verb_first(&command, arguments);
         let verb = arguments.get(1).and_then(|word| word.to_str());
         let usage = if verb.is_some_and(|word| command.find_subcommand(word).is_some()) { 2 } else { 125 };
@@ -168,7 +207,7 @@ impl LaunchArgs {
     /// pay for; none where it is not plainly one.
     fn quickly(arguments: &[OsString]) -> Option<LaunchArgs> {
         let plain = Command::new("numa-run").disable_help_flag(true).no_binary_name(true);
-        let mut command = LaunchArgs::augment_args(plain);
+        let mut command = LaunchArgs::augment_args(plain).mut_args(set_variables_only);
         let matches = command.try_get_matches_from_mut(arguments.get(1..)?).ok()?;
         let mut launch = LaunchArgs::from_arg_matches(&matches).ok()?;
         launch.request.flags_win(&matches);
@@ -179,13 +218,19 @@ impl LaunchArgs {
     }
 }
 
+/// A variable that is set to nothing says nothing.
+fn set_variables_only(arg: clap::Arg) -> clap::Arg {
+    let empty = arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    if empty { arg.env(None::<&str>) } else { arg }
+}
+
 /// Sets up what is said on the way, on stderr: nothing unless `--verbose` asks for it.
 pub fn log(cli: &Cli) {
     let source = match &cli.verb {
         None => Some(&cli.launch.source),
         Some(Verb::Plan(plan)) => Some(&plan.source),
         Some(Verb::Topo(topo)) => Some(&topo.source),
-        Some(Verb::Debug(_)) => None,
+        Some(_) => None,
     };
     let level = match source.map_or(0, |source| source.verbose) {
         0 => return,

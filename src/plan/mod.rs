@@ -152,7 +152,7 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         pool: pool.exclusive,
         shared: pool.shared,
         memory_nodes: surroundings.memory_nodes.clone(),
-        stated: &request.device_nodes,
+        stated: refusal::stated_nodes(request, facts)?,
         in_use: &surroundings.in_use,
     })
 }

@@ -35,7 +35,7 @@ pub struct Situation<'a> {
     /// Nodes that the caller's cpuset allows memory on; none: all.
     pub memory_nodes: Option<NodeMask>,
     /// Nodes that the user states for devices.
-    pub stated: &'a BTreeMap<Bdf, u32>,
+    pub stated: BTreeMap<Bdf, u32>,
     /// Devices that cannot be had, and why.
     pub in_use: &'a BTreeMap<Bdf, String>,
 }
