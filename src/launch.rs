@@ -59,6 +59,11 @@ fn admitted(arguments: &LaunchArgs, request: &Request, observed: &Observed) -> a
     if let Some(refusal) = &plan.refusal {
         return Err(refusal.clone().into());
     }
+    if let Some(creation) = plan.creations.first() {
+        bail!(
+            "{creation} would have to be made: not applied by this version yet, and so refused; `numa-run plan` shows the placement"
+        );
+    }
     if !arguments.source.quiet {
         plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
