@@ -61,6 +61,11 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
     if let Some(refusal) = &plan.refusal {
         return Err(refusal.clone().into());
     }
+    if let Some(creation) = plan.creations.first() {
+        bail!(
+            "{creation} would have to be made: not applied by this version yet, and so refused; `numa-run plan` shows the placement"
+        );
+    }
     if !arguments.source.quiet {
         plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }

@@ -40,6 +40,10 @@ pub struct Situation<'a> {
     pub in_use: &'a BTreeMap<Bdf, String>,
     /// A lease that is divided, or taken again: nothing outside of it is there.
     pub inside: Option<&'a Holdings>,
+    /// True where the user allows virtual functions to be made.
+    pub create_vfs: bool,
+    /// Functions on which none are to be made, and why.
+    pub no_vfs: &'a BTreeMap<Bdf, String>,
 }
 
 impl Situation<'_> {
@@ -338,12 +342,17 @@ pub struct Device {
     pub bdf: Bdf,
     /// PCI vendor id; 0 for one that is only assumed.
     pub vendor: u16,
+    /// For a virtual function that is not there yet: the function that has to make it.
+    pub made_by: Option<Bdf>,
 }
 
-/// By node, then address; what is of unknown locality comes last.
+/// By node, what is there before what has to be made, then by address; what is
+/// of unknown locality comes last.
 impl Ord for Device {
     fn cmp(&self, other: &Device) -> Ordering {
-        let key = |device: &Device| (device.node.is_none(), device.node, device.bdf, device.vendor);
+        let key = |device: &Device| {
+            (device.node.is_none(), device.node, device.made_by.is_some(), device.bdf, device.vendor, device.made_by)
+        };
         key(self).cmp(&key(other))
     }
 }
