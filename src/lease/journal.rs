@@ -3,6 +3,7 @@
 use super::ledger::Own;
 use super::record::Event;
 use super::{Lease, Locked};
+use crate::host::audit::TARGET;
 use crate::host::undo;
 use crate::step::Undo;
 use std::io;
@@ -26,6 +27,7 @@ impl Journal {
     /// It could not be written: the step must not be done.
     pub fn before(&mut self, undo: Undo) -> io::Result<()> {
         self.own.note(&Event::Undo(undo.clone()))?;
+        undo.announce(&self.own.id);
         self.done.push(undo);
         Ok(())
     }
@@ -50,7 +52,9 @@ impl Journal {
     /// # Errors
     /// It could not be written.
     pub fn running(&mut self) -> io::Result<()> {
-        self.own.note(&Event::Running)
+        self.own.note(&Event::Running)?;
+        tracing::info!(target: TARGET, lease = %self.own.id, "granted: {}", self.own.held);
+        Ok(())
     }
 
     /// Undoes everything, the last step first, and ends the lease. What cannot
@@ -77,7 +81,7 @@ pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo
     let mut failed = Ok(());
     for undo in done.iter().rev() {
         match undo::undo(undo) {
-            Ok(undo::Outcome::Done) => {}
+            Ok(undo::Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),
             Ok(undo::Outcome::NotOurs(found)) => {
                 tell(format!("left as it is, because it was changed since: {undo}: found {found}"));
             }

@@ -5,7 +5,7 @@
 
 use super::life::{self, Life, Signs};
 use super::record::{self, Damage};
-use super::{Header, Lease, identity};
+use super::{Header, Held, Lease, identity};
 use crate::observe::RUN_DIR;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -286,6 +286,8 @@ pub struct Locked<'a> {
 pub struct Own {
     /// What it is called.
     pub id: String,
+    /// What it holds.
+    pub held: Held,
     file: PathBuf,
     log: File,
     /// Closed, it ends the lease; the workload inherits it.
@@ -304,7 +306,7 @@ impl Locked<'_> {
     /// # Errors
     /// It cannot be written; nothing of it is left.
     pub fn publish(&self, header: Header, request: &str) -> Result<Own, LedgerError> {
-        let id = header.lease.clone();
+        let (id, held) = (header.lease.clone(), header.held.clone());
         let (lock_path, file) = (self.ledger.file(&id, "lock"), self.ledger.file(&id, "lease"));
         let lock = new_lock(&lock_path).map_err(|source| LedgerError::File { path: lock_path.clone(), source })?;
         let written = lock.metadata().and_then(|about| {
@@ -312,7 +314,7 @@ impl Locked<'_> {
             self.write(&file, &record::begun(&header, request)?)
         });
         match written {
-            Ok(log) => Ok(Own { id, file, log, lock, lock_path }),
+            Ok(log) => Ok(Own { id, held, file, log, lock, lock_path }),
             Err(source) => {
                 let _ = fs::remove_file(&lock_path);
                 Err(LedgerError::File { path: file, source })
