@@ -2,6 +2,7 @@
 
 use super::ledger::Own;
 use super::record::Event;
+use crate::fault;
 use crate::host::undo;
 use crate::step::Undo;
 use std::io;
@@ -60,6 +61,7 @@ impl Journal {
 pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo::UndoError> {
     let mut failed = Ok(());
     for undo in done.iter().rev() {
+        fault::point("undo.begun");
         match undo::undo(undo) {
             Ok(undo::Outcome::Done) => {}
             Ok(undo::Outcome::NotOurs(found)) => {
@@ -70,6 +72,7 @@ pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo
                 failed = failed.and(Err(error));
             }
         }
+        fault::point("undo.ended");
     }
     failed
 }
