@@ -14,6 +14,7 @@
 //! - [`resource`]: kinds of resources, one file or folder each.
 //! - [`plan`]: request and machine in, placement out.
 //! - [`step`], [`environment`]: what a placement does to the process.
+//! - [`fault`]: where tests end a program between two effects; nothing in what is shipped.
 //! - [`host`]: the only room that changes the machine.
 //! - [`lease`]: who holds what, and how it comes back.
 //! - [`cli`], [`report`]: what people type and see.
@@ -50,6 +51,8 @@ pub mod plan;
 pub mod step;
 
 pub mod environment;
+
+pub mod fault;
 
 pub mod host;
 

@@ -192,7 +192,11 @@ fn a_device_is_in_one_class_only() {
     let moved = "[class.gpu]\ndevices = [\"8086:1572\"]\n";
     assert_eq!(plan(folder.path(), "", "", &["--nic", "1"]).status.code(), Some(0));
     assert_eq!(plan(folder.path(), "", moved, &["--gpu", "1"]).status.code(), Some(0));
-    refused(&plan(folder.path(), "", moved, &["--gpu", "1", "--nic", "1"]), 1, "not enough nic: 1 wanted, this machine has no nic");
+    refused(
+        &plan(folder.path(), "", moved, &["--gpu", "1", "--nic", "1"]),
+        1,
+        "not enough nic: 1 wanted, this machine has no nic",
+    );
     let both = format!("{moved}[class.nic]\ndevices = [\"8086:1572\"]\n");
     refused(&plan(folder.path(), "", &both, &["--gpu", "1"]), 125, "8086:1572 into two classes");
     let device = |class: &str| format!("[[device]]\nclass = \"{class}\"\npci = \"02:00.0\"\nnode = 0\n");

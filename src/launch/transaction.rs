@@ -1,6 +1,7 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
 use super::placing::Place;
+use crate::fault;
 use crate::host::{self, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked};
@@ -61,12 +62,14 @@ fn all(
         if matches!(step, Step::Exec(_)) {
             // Loading the workload may take its time: others need not wait for it.
             locked.take();
+            fault::point("ledger.unlocked");
         }
         let mut before = |undo| match &mut *journal {
             Some(journal) => journal.before(undo),
             None => Err(io::Error::other("no lease was taken")),
         };
         host::apply(step, &mut before, &mut left_out)?;
+        fault::point("step.done");
     }
     Err(host::exec::ExecError::nothing().into())
 }
@@ -76,6 +79,7 @@ fn inherited(journal: &Journal) -> io::Result<()> {
     let lock = journal.own().lock.as_fd();
     // Without close-on-exec, unlike the descriptor that it is made from.
     fcntl(lock, FcntlArg::F_DUPFD(LOCK_FROM)).or_else(|_| fcntl(lock, FcntlArg::F_DUPFD(3)))?;
+    fault::point("lease.inherited");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use super::ledger::Own;
 use super::record::Event;
 use super::{Lease, Locked};
+use crate::fault;
 use crate::host::audit::TARGET;
 use crate::host::undo;
 use crate::step::Undo;
@@ -80,6 +81,7 @@ impl Journal {
 pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo::UndoError> {
     let mut failed = Ok(());
     for undo in done.iter().rev() {
+        fault::point("undo.begun");
         match undo::undo(undo) {
             Ok(undo::Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),
             Ok(undo::Outcome::NotOurs(found)) => {
@@ -90,6 +92,7 @@ pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo
                 failed = failed.and(Err(error));
             }
         }
+        fault::point("undo.ended");
     }
     failed
 }
