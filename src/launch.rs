@@ -1,14 +1,16 @@
 //! The line itself: observe, place, apply, exec.
 
+mod standby;
 mod transaction;
 
-use crate::cli::LaunchArgs;
+use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
 use crate::lease::{self, Header, Held, Identity};
 use crate::observe::{self, Observed};
 use crate::plan::{self, Plan};
 use crate::request::Request;
 use crate::resource::Granted;
+use crate::rights::Rights;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
 use crate::{host, report};
@@ -25,13 +27,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Nothing was started. The exit code of it is [`exit_code`].
 pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
+    let rights = arguments.rights.rights()?;
     check(arguments)?;
     applicable(&request)?;
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
         let (plan, lease) = (admitted(arguments, &request, &observed)?, lease::ledger::new_id(Path::new("/")));
-        return report::answer(&step::script(&steps(arguments, &observed, &plan, &lease)?))
+        return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
@@ -43,7 +46,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     }
     let plan = admitted(arguments, &request, &observed)?;
     let lease = lease::ledger::new_id(Path::new("/"));
-    let steps = steps(arguments, &observed, &plan, &lease)?;
+    let steps = steps(arguments, &observed, &plan, rights, &lease)?;
     match transaction::run(&steps, locked, header(arguments, &plan, lease), arguments.source.quiet)? {}
 }
 
@@ -89,6 +92,7 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.dry_run {
         return Ok(());
     }
+    able(&arguments.rights)?;
     if arguments.source.topology.is_some() {
         bail!(
             "--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run"
@@ -97,6 +101,24 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.source.assume.is_some() {
         bail!(
             "--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run"
+        );
+    }
+    Ok(())
+}
+
+/// Whether this process may become another user, and has the capabilities that it is to leave.
+fn able(rights: &RightsArgs) -> anyhow::Result<()> {
+    let asked = [(rights.user.is_some(), "--user"), (rights.caps.is_some(), "--caps")];
+    let user = nix::unistd::geteuid();
+    if let Some((_, flag)) = asked.iter().find(|(given, _)| *given && !user.is_root()) {
+        bail!(
+            "{flag} needs root, and this is user {user}: start numa-run as root (sudo numa-run ...), or leave it out"
+        );
+    }
+    let missing = rights.caps.map(host::rights::missing).transpose().context("capabilities")?;
+    if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
+        bail!(
+            "--caps: {missing} cannot be given, because this process does not have it (a container or a unit may limit root)"
         );
     }
     Ok(())
@@ -115,7 +137,13 @@ fn applicable(request: &Request) -> anyhow::Result<()> {
     }
 }
 
-fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) -> anyhow::Result<Vec<Step>> {
+fn steps(
+    arguments: &LaunchArgs,
+    observed: &Observed,
+    plan: &Plan,
+    rights: Rights,
+    lease: &str,
+) -> anyhow::Result<Vec<Step>> {
     let start = start(plan, lease);
     let mut command = arguments.command.clone();
     if arguments.template {
@@ -125,8 +153,10 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) 
             })?;
         }
     }
-    let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
-    Ok(step::steps(plan, Exec { command, set }))
+    let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
+    set.extend(rights.variables());
+    let unset = rights.unset();
+    Ok(step::steps(plan, rights, Exec { command, set, unset }))
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

@@ -13,6 +13,7 @@
 //!   owner has laid down, what is taken for granted.
 //! - [`resource`]: kinds of resources, one file or folder each.
 //! - [`plan`]: request and machine in, placement out.
+//! - [`rights`]: who the workload is and what it may do.
 //! - [`step`], [`environment`]: what a placement does to the process.
 //! - [`host`]: the only room that changes the machine.
 //! - [`lease`]: who holds what, and how it comes back.
@@ -46,6 +47,8 @@ pub mod assume;
 pub mod resource;
 
 pub mod plan;
+
+pub mod rights;
 
 pub mod step;
 

@@ -6,6 +6,7 @@
 
 pub mod cgroup;
 pub mod exec;
+pub mod rights;
 pub mod snapshot;
 #[allow(unsafe_code)]
 pub mod syscall;
@@ -88,6 +89,7 @@ pub fn apply(
             }
             other => other,
         },
+        Step::Rights(rights) => rights::give_up(rights),
         Step::Exec(exec) => Err(exec::exec(exec).into()),
     }
 }

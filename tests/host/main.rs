@@ -8,6 +8,7 @@ mod exit_codes;
 mod inherited;
 mod placed;
 mod refused;
+mod rights;
 mod told;
 mod topologies;
 
