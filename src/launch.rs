@@ -1,9 +1,10 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod standby;
 mod transaction;
 
-use crate::cli::LaunchArgs;
+use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
 use crate::host::audit::TARGET;
 use crate::lease::{self, Header, Held, Identity};
@@ -11,6 +12,7 @@ use crate::observe::{self, Observed};
 use crate::plan::{self, Plan};
 use crate::request::Request;
 use crate::resource::Granted;
+use crate::rights::Rights;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
 use crate::{host, report};
@@ -29,6 +31,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Nothing was started. The exit code of it is [`exit_code`].
 pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
+    let rights = arguments.rights.rights()?;
     check(arguments)?;
     applicable(&request)?;
     let mut observed = observe::observe(&request, &arguments.source)?;
@@ -36,7 +39,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
         let plan = told(arguments, &request, &observed, plan::plan(&request, &observed.facts()))?;
         let lease = lease::ledger::new_id(Path::new("/"));
-        return report::answer(&step::script(&steps(arguments, &observed, &plan, &lease)?))
+        return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
@@ -46,7 +49,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));
-    let steps = steps(arguments, &observed, &plan, &lease)?;
+    let steps = steps(arguments, &observed, &plan, rights, &lease)?;
     let header = header(arguments, &place, lease);
     match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
 }
@@ -110,6 +113,7 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.dry_run {
         return Ok(());
     }
+    able(&arguments.rights)?;
     if arguments.source.topology.is_some() {
         bail!(
             "--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run"
@@ -118,6 +122,24 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.source.assume.is_some() {
         bail!(
             "--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run"
+        );
+    }
+    Ok(())
+}
+
+/// Whether this process may become another user, and has the capabilities that it is to leave.
+fn able(rights: &RightsArgs) -> anyhow::Result<()> {
+    let asked = [(rights.user.is_some(), "--user"), (rights.caps.is_some(), "--caps")];
+    let user = nix::unistd::geteuid();
+    if let Some((_, flag)) = asked.iter().find(|(given, _)| *given && !user.is_root()) {
+        bail!(
+            "{flag} needs root, and this is user {user}: start numa-run as root (sudo numa-run ...), or leave it out"
+        );
+    }
+    let missing = rights.caps.map(host::rights::missing).transpose().context("capabilities")?;
+    if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
+        bail!(
+            "--caps: {missing} cannot be given, because this process does not have it (a container or a unit may limit root)"
         );
     }
     Ok(())
@@ -136,7 +158,13 @@ fn applicable(request: &Request) -> anyhow::Result<()> {
     }
 }
 
-fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) -> anyhow::Result<Vec<Step>> {
+fn steps(
+    arguments: &LaunchArgs,
+    observed: &Observed,
+    plan: &Plan,
+    rights: Rights,
+    lease: &str,
+) -> anyhow::Result<Vec<Step>> {
     let start = start(plan, lease);
     let mut command = arguments.command.clone();
     if arguments.template {
@@ -146,8 +174,10 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) 
             })?;
         }
     }
-    let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
-    Ok(step::steps(plan, Exec { command, set }))
+    let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
+    set.extend(rights.variables());
+    let unset = rights.unset();
+    Ok(step::steps(plan, rights, Exec { command, set, unset }))
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

@@ -3,9 +3,11 @@
 pub mod devices;
 pub mod lease;
 pub mod options;
+pub mod rights;
 
 pub use lease::LeaseArgs;
 pub use options::{RequestArgs, SourceArgs};
+pub use rights::RightsArgs;
 
 use crate::host::audit::{Audit, Lines};
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -23,8 +25,8 @@ const AFTER: &str = "\
 Lists are written as the kernel writes them (0-3,8), also as 0-30:2, all, !0-1 or 0xff; sizes in
 powers of 1024 (512M, 8G). Devices are asked for as [NAME=]N[:KEY=VALUE,...], as often as needed:
 --gpu 2:vendor=nvidia --vf n3=1:pf=ens1f0; keys are vendor, device, class, driver, pf, interface and
-address, where * and ? stand for any letters. Options of What, Where, How and Facts may also be set
-as NUMA_RUN_<OPTION>; a flag wins.
+address, where * and ? stand for any letters. Options of What, Where, How, Facts and Who may also be
+set as NUMA_RUN_<OPTION>; a flag wins.
 
 Exit status: 125 when numa-run refuses or fails, 126 when the command cannot be executed, 127 when
 it is not found, else the command's own.";
@@ -72,6 +74,9 @@ pub struct LaunchArgs {
     /// What becomes of the lease.
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// Who the command is.
+    #[command(flatten)]
+    pub rights: RightsArgs,
     /// Fill in {cpus}, {nodes}, {gpu.0} and the like in the arguments
     #[arg(long, help_heading = "Command", hide_env = true, env = "NUMA_RUN_TEMPLATE", value_parser = options::yes())]
     pub template: bool,
@@ -203,7 +208,7 @@ impl Cli {
             let mut cli = Cli::from_arg_matches(&matches)?;
             match (&mut cli.verb, matches.subcommand()) {
                 (Some(Verb::Plan(plan)), Some((_, matches))) => plan.request.flags_win(matches),
-                _ => cli.launch.request.flags_win(&matches),
+                _ => cli.launch.flags_win(&matches),
             }
             Ok(cli)
         });
@@ -222,11 +227,16 @@ impl LaunchArgs {
         let mut command = LaunchArgs::augment_args(plain).mut_args(set_variables_only);
         let matches = command.try_get_matches_from_mut(arguments.get(1..)?).ok()?;
         let mut launch = LaunchArgs::from_arg_matches(&matches).ok()?;
-        launch.request.flags_win(&matches);
+        launch.flags_win(&matches);
         let first = launch.command.first()?;
         let verb = first.to_str().is_some_and(Verb::has_subcommand);
         let marked = arguments.len().checked_sub(launch.command.len() + 1).is_some_and(|at| arguments[at] == "--");
         (marked || !verb).then_some(launch)
+    }
+
+    fn flags_win(&mut self, matches: &clap::ArgMatches) {
+        self.request.flags_win(matches);
+        self.rights.flags_win(matches);
     }
 }
 

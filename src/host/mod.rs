@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod cgroup;
 pub mod exec;
+pub mod rights;
 pub mod snapshot;
 #[allow(unsafe_code)]
 pub mod syscall;
@@ -89,6 +90,7 @@ pub fn apply(
             }
             other => other,
         },
+        Step::Rights(rights) => rights::give_up(rights),
         Step::Exec(exec) => Err(exec::exec(exec).into()),
     }
 }

@@ -1,6 +1,7 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
 use super::placing::Place;
+use super::standby::Standby;
 use crate::fault;
 use crate::host::{self, StepError};
 use crate::lease::journal::Journal;
@@ -33,14 +34,29 @@ pub fn run(steps: &[Step], place: Place<'_>, header: Header, request: &str, quie
             .take_over(locked, &before)
             .with_context(|| format!("cannot take lease {} over", before.header.lease))?;
     }
-    let error = match all(steps, &mut locked, &mut journal, quiet) {
+    let mut standby = None;
+    let started = stand_by(steps, journal.as_ref(), &mut standby);
+    let error = match started.and_then(|()| all(steps, &mut locked, &mut journal, quiet)) {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    if let Some(journal) = journal {
+    if let Some(standby) = standby {
+        standby.take_back();
+    } else if let Some(journal) = journal {
         journal.roll_back(&mut |remark| report::say(format!("numa-run: {remark}\n")));
     }
     Err(told(error))
+}
+
+/// Leaves somebody behind who can take the launch back when it has given up its rights.
+fn stand_by(steps: &[Step], journal: Option<&Journal>, standby: &mut Option<Standby>) -> Result<(), StepError> {
+    let gives_up = steps.iter().any(|step| matches!(step, Step::Rights(rights) if rights.held().is_some()));
+    if let Some(journal) = journal.filter(|_| gives_up) {
+        let call = "fork, to be able to take the launch back".to_owned();
+        let started = Standby::start(journal.own().written());
+        *standby = Some(started.map_err(|source| StepError::Refused { call, source })?);
+    }
+    Ok(())
 }
 
 fn all(

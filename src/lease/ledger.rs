@@ -3,6 +3,7 @@
 //! `lock` belongs to who owns the folder and anybody may lock it; `leases` is
 //! a folder like /tmp, where everybody makes files and removes only his own.
 
+use super::journal::take_back;
 use super::life::{self, Life, Signs};
 use super::record::{self, Damage};
 use super::{Header, Held, Lease, identity};
@@ -424,12 +425,42 @@ impl Own {
         Ok(())
     }
 
+    /// The lease as others find it.
+    pub fn written(&self) -> Written {
+        Written { id: self.id.clone(), file: self.file.clone(), lock_path: self.lock_path.clone() }
+    }
+
     /// Ends the lease.
     ///
     /// # Errors
     /// Its file is still there: it holds nothing any more once this process ends.
     pub fn release(self) -> io::Result<()> {
         remove(&self.file, &self.lock_path)
+    }
+}
+
+/// A lease on disk, for a process that is not its owner.
+#[derive(Clone, Debug)]
+pub struct Written {
+    id: String,
+    file: PathBuf,
+    lock_path: PathBuf,
+}
+
+impl Written {
+    /// Undoes what its journal has by now, and ends it. What cannot be undone
+    /// is told, and the lease stays for the next launch to try again.
+    pub fn take_back(&self, tell: &mut dyn FnMut(String)) {
+        let read =
+            text(&self.file).map(|found| found.and_then(|(text, user)| record::read(&text, &self.id, user).ok()));
+        let done = match read {
+            Ok(Some(lease)) => take_back(&lease.journal, tell).is_ok(),
+            _ => return tell(format!("the lease {} cannot be read", self.file.display())),
+        };
+        let removed = || gone(fs::remove_file(&self.file)).and_then(|()| gone(fs::remove_file(&self.lock_path)));
+        if done && let Err(error) = removed() {
+            tell(format!("the lease could not be removed: {error}"));
+        }
     }
 }
 

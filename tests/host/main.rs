@@ -9,6 +9,7 @@ mod inherited;
 mod leases;
 mod placed;
 mod refused;
+mod rights;
 mod told;
 mod topologies;
 
