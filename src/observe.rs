@@ -75,12 +75,10 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
 }
 
 impl Observed {
-    /// What may have moved while the ledger's lock was waited for is read again,
-    /// and what other launches hold is added.
-    pub fn look_again(&mut self, request: &Request, held: &Holdings) {
+    /// Reads again what may have moved while the ledger's lock was waited for.
+    pub fn look_again(&mut self, request: &Request) {
         refresh(request, &mut self.machine);
         uses(request, &mut self.machine, &self.config, Path::new("/")).into(&mut self.surroundings);
-        self.holdings = std::mem::take(&mut self.holdings).plus(held);
     }
 }
 
@@ -251,6 +249,7 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         memory_nodes: memory_nodes(machine),
         root: nix::unistd::geteuid().is_root(),
         in_use: BTreeMap::new(),
+        inside: None,
         no_vfs: BTreeMap::new(),
     })
 }

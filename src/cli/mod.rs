@@ -1,8 +1,10 @@
 //! The command line: flags in, a request out.
 
 pub mod devices;
+pub mod lease;
 pub mod options;
 
+pub use lease::LeaseArgs;
 pub use options::{RequestArgs, SourceArgs};
 
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -63,6 +65,9 @@ pub struct LaunchArgs {
     /// Where facts come from.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// What becomes of the lease.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
     /// Fill in {cpus}, {nodes}, {gpu.0} and the like in the arguments
     #[arg(long, help_heading = "Command", hide_env = true, env = "NUMA_RUN_TEMPLATE", value_parser = options::yes())]
     pub template: bool,

@@ -47,6 +47,8 @@ pub struct Surroundings {
     pub root: bool,
     /// Devices that cannot be had, and why.
     pub in_use: BTreeMap<Bdf, String>,
+    /// The lease that is divided, or taken again: nothing outside of it is there.
+    pub inside: Option<Holdings>,
     /// Functions on which no virtual functions are to be made, and why.
     pub no_vfs: BTreeMap<Bdf, String>,
 }
@@ -154,8 +156,9 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         config,
         assume,
         holdings,
-        pool: pool.exclusive,
+        pool: surroundings.inside.as_ref().map_or(pool.exclusive.clone(), |inside| pool.exclusive.and(&inside.cpus)),
         shared: pool.shared,
+        inside: surroundings.inside.as_ref(),
         memory_nodes: surroundings.memory_nodes.clone(),
         stated: refusal::stated_nodes(request, facts)?,
         in_use: &surroundings.in_use,

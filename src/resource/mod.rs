@@ -38,6 +38,8 @@ pub struct Situation<'a> {
     pub stated: BTreeMap<Bdf, u32>,
     /// Devices that cannot be had, and why.
     pub in_use: &'a BTreeMap<Bdf, String>,
+    /// A lease that is divided, or taken again: nothing outside of it is there.
+    pub inside: Option<&'a Holdings>,
     /// True where the user allows virtual functions to be made.
     pub create_vfs: bool,
     /// Functions on which none are to be made, and why.
@@ -45,6 +47,12 @@ pub struct Situation<'a> {
 }
 
 impl Situation<'_> {
+    /// What is left of a node's memory (MiB), or of its pages of a size, inside
+    /// the lease that is divided, if one is.
+    pub fn cut(&self, units: u64, inside: impl Fn(&Holdings) -> Option<u64>) -> u64 {
+        self.inside.map_or(units, |holdings| units.min(inside(holdings).unwrap_or(0)))
+    }
+
     /// The node that the user or the configuration states for a device.
     pub fn stated_node(&self, bdf: Bdf) -> Option<u32> {
         self.stated.get(&bdf).or_else(|| self.config.device_node.get(&bdf)).copied()

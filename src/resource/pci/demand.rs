@@ -191,6 +191,9 @@ impl Found<'_> {
 
     fn candidate(&mut self, device: Device, held: bool) {
         // A node that does not exist is none.
+        if self.situation.inside.is_some_and(|inside| !inside.devices.contains(&device.bdf)) {
+            return;
+        }
         let node = device.node.filter(|&node| self.situation.machine.node(node).is_some());
         let device = Device { node, ..device };
         let lead = device.node.and_then(|node| self.situation.machine.locality(node));
