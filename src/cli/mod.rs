@@ -1,9 +1,11 @@
 //! The command line: flags in, a request out.
 
+pub mod completions;
 pub mod devices;
 pub mod lease;
 pub mod options;
 
+pub use completions::CompletionsArgs;
 pub use lease::LeaseArgs;
 pub use options::{RequestArgs, SourceArgs};
 
@@ -51,6 +53,8 @@ pub enum Verb {
     Release(ReleaseArgs),
     /// The same for all launches that are no more
     Gc(LedgerArgs),
+    /// Print what makes a shell complete the options
+    Completions(CompletionsArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),
