@@ -1,10 +1,12 @@
 //! The command line: flags in, a request out.
 
+pub mod completions;
 pub mod devices;
 pub mod lease;
 pub mod options;
 pub mod rights;
 
+pub use completions::CompletionsArgs;
 pub use lease::LeaseArgs;
 pub use options::{RequestArgs, SourceArgs};
 pub use rights::RightsArgs;
@@ -57,6 +59,8 @@ pub enum Verb {
     Release(ReleaseArgs),
     /// The same for all launches that are no more
     Gc(LedgerArgs),
+    /// Print what makes a shell complete the options
+    Completions(CompletionsArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),
