@@ -64,6 +64,9 @@ pub struct RequestArgs {
     /// Of equally many nodes, those that are closer together
     #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_PREFER_CLOSEST", value_parser = yes())]
     pub prefer_closest: bool,
+    /// CPUs, memory and hugepages in equal parts from each node, where more than one is needed
+    #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_DISTRIBUTE", value_parser = yes())]
+    pub distribute: bool,
     /// Refuse on machines with more nodes
     #[arg(long, value_name = "N", help_heading = "Where", hide_env = true, env = "NUMA_RUN_MAX_NUMA_NODES")]
     pub max_numa_nodes: Option<usize>,
@@ -149,6 +152,10 @@ impl RequestArgs {
     /// # Errors
     /// Options that contradict each other, or that have nothing to work on.
     pub fn request(&self) -> Result<Request, Contradiction> {
+        if self.distribute && !self.divisible() {
+            let message = "--distribute splits CPUs, memory and hugepages, but none are asked for: add --cpus N";
+            return Err(Contradiction(message.into()));
+        }
         let request = Request {
             cpus: self.cpu_request()?,
             shared_cpus: self.shared_cpus,
@@ -159,6 +166,7 @@ impl RequestArgs {
             policy: self.policy,
             merge: self.merge,
             prefer_closest: self.prefer_closest,
+            distribute: self.distribute,
             max_numa_nodes: self.max_numa_nodes,
             pool: self.pool.clone(),
             isolated: self.isolated,
@@ -186,6 +194,7 @@ impl RequestArgs {
             self.cpu_option.retain(|_| !preset("cpu_option"));
             self.cpu_kind = self.cpu_kind.take().filter(|_| !preset("cpu_kind"));
         }
+        self.distribute = self.distribute && (self.divisible() || !preset("distribute"));
         if self.memory.is_none() && self.hugepages.is_empty() {
             self.mem_kind = self.mem_kind.filter(|_| !preset("mem_kind"));
         }
@@ -195,6 +204,11 @@ impl RequestArgs {
         if typed("mem_nodes") {
             self.mempolicy = self.mempolicy.filter(|mode| mode.takes_nodes() || !preset("mempolicy"));
         }
+    }
+
+    /// True when an amount is asked for of which each node may give its part.
+    fn divisible(&self) -> bool {
+        self.cpus.is_some() || self.memory.is_some() || !self.hugepages.is_empty()
     }
 
     fn cpu_request(&self) -> Result<Option<CpuRequest>, Contradiction> {
@@ -209,7 +223,9 @@ impl RequestArgs {
             (None, None, Some(nodes)) => CpuChoice::Nodes(nodes.clone()),
             (None, None, None) => return self.no_cpus(),
         };
-        let options = CpuOptions::parse(&self.cpu_option).map_err(|error| Contradiction(error.to_string()))?;
+        let mut options = CpuOptions::parse(&self.cpu_option).map_err(|error| Contradiction(error.to_string()))?;
+        // How many come from each node is settled then, which leaves nothing to spread.
+        options.spread_nodes = options.spread_nodes && !self.distribute;
         let clash = |error: crate::resource::cpu::OptionError| Contradiction(error.to_string());
         if self.policy == Policy::SingleNumaNode {
             options.check_single_numa_node().map_err(clash)?;

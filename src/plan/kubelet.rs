@@ -1,6 +1,6 @@
 //! Placing by the kubelet's merge: a mask for all, then each resource by itself.
 
-use super::{Plan, Refusal, Said, refusal};
+use super::{Plan, Refusal, Said, distribute, refusal};
 use crate::hint::Amount;
 use crate::hint::kubelet::{self, Explanation, Merged, TieBreak};
 use crate::hint::policy::Policy;
@@ -25,10 +25,12 @@ pub fn grant(
     }
     let memory = memory_mask(providers, plan);
     let near = near(request, plan);
-    for provider in providers {
-        let mask = if provider.together().is_some() { memory.as_ref() } else { near.as_ref() };
-        plan.allocations.push(provider.allocate(mask)?);
-    }
+    let mask =
+        |provider: &dyn HintProvider| if provider.together().is_some() { memory.as_ref() } else { near.as_ref() };
+    let granted =
+        providers.iter().map(|provider| provider.allocate(mask(provider.as_ref()))).collect::<Result<_, _>>()?;
+    plan.allocations =
+        if request.distribute { distribute::over(request, situation.machine, providers, granted) } else { granted };
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 pub mod alignment;
 pub mod binding;
+pub mod distribute;
 mod kubelet;
 pub mod pool;
 pub mod refusal;
@@ -188,6 +189,7 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
     plan.remarks.extend(isolated(facts.machine, &plan));
     plan.remarks.extend(
         request

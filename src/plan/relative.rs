@@ -1,9 +1,9 @@
 //! Placing by the resources-relative merge: all resources together.
 
-use super::{Plan, Refusal, RefusalKind, Score, refusal};
+use super::{Plan, Refusal, RefusalKind, Score, distribute, refusal};
 use crate::hint::kubelet::Explanation;
 use crate::hint::policy::Policy;
-use crate::hint::relative::{Kind, Other, Problem, Refused, Resource, Solution, Why, solve};
+use crate::hint::relative::{Kind, Other, Problem, Refused, Resource, Solution, Why};
 use crate::request::Request;
 use crate::resource::{self, Allocation, Counts, HintProvider, Shortage, Situation, Units};
 use crate::topology::NodeMask;
@@ -19,7 +19,8 @@ pub fn grant(
 ) -> Result<(), Refusal> {
     let counts: Vec<Counts> = providers.iter().map(|provider| provider.counts()).collect();
     let mut problem = problem(request, situation, plan, &counts);
-    let (solution, allocations) = solved(situation, providers, plan, &mut problem)?;
+    let evenly: Vec<usize> = (0..counts.len()).filter(|&at| distribute::wanted(request, counts[at].kind)).collect();
+    let (solution, allocations) = solved(situation, providers, plan, &mut problem, &evenly)?;
     plan.preferred = solution.preferred;
     plan.proven = solution.proven;
     plan.affinity = span_of(&solution).filter(|_| request.policy.seeks_alignment());
@@ -45,10 +46,11 @@ fn solved(
     providers: &[Box<dyn HintProvider>],
     plan: &Plan,
     problem: &mut Problem<'_>,
+    evenly: &[usize],
 ) -> Result<Solved, Refusal> {
     let mut before: Option<Solved> = None;
     loop {
-        let solution = match (solve(problem), before) {
+        let solution = match (distribute::solve(problem, evenly), before) {
             (Ok(solution), before) => Solution { proven: solution.proven && before.is_none(), ..solution },
             // Less cannot be promised: what was had is what there is.
             (Err(_), Some((solution, allocations))) => return Ok((second_rate(solution, problem), allocations)),

@@ -34,6 +34,8 @@ pub struct Request {
     pub merge: Merge,
     /// Between masks of equal width: the closer one first.
     pub prefer_closest: bool,
+    /// CPUs, memory and pages come evenly from all nodes of the span.
+    pub distribute: bool,
     /// Refuses machines with more candidate nodes than this.
     pub max_numa_nodes: Option<usize>,
     /// Replaces the inherited affinity as the pool.
