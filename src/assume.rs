@@ -3,6 +3,7 @@
 //! machine says.
 
 use crate::request::{PageSize, SizeError};
+use crate::resource::{Allocation, Granted};
 use crate::topology::{Bdf, CpuSet, Link, Machine, PagePool};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -18,6 +19,27 @@ pub struct Holdings {
     pub pages: BTreeMap<(u64, u32), u64>,
     /// Devices.
     pub devices: std::collections::BTreeSet<Bdf>,
+}
+
+impl Holdings {
+    /// What is held when this is granted too.
+    pub fn with(&self, granted: &[Allocation]) -> Holdings {
+        let mut held = self.clone();
+        for Allocation { per_node, granted, .. } in granted {
+            match granted {
+                Granted::Cpus(cpus) => held.cpus = held.cpus.or(cpus),
+                Granted::Mib(_) => {
+                    per_node.iter().for_each(|(&node, mib)| *held.memory.entry(node).or_default() += mib);
+                }
+                Granted::Pages { size, .. } => {
+                    let pools = per_node.iter().map(|(&node, pages)| ((size.kib(), node), pages));
+                    pools.for_each(|(pool, pages)| *held.pages.entry(pool).or_default() += pages);
+                }
+                Granted::Devices(grant) => held.devices.extend(grant.devices.iter().map(|device| device.bdf)),
+            }
+        }
+        held
+    }
 }
 
 /// Pages by size and node.

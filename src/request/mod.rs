@@ -2,9 +2,11 @@
 
 pub mod device;
 pub mod function;
+pub mod members;
 
 pub use device::{DeviceError, DeviceRequest, Settable, VfSettings};
 pub use function::FunctionName;
+pub use members::{Members, Scope};
 
 use crate::hint::policy::Policy;
 use crate::resource::cpu::{CpuOptions, SmtMode};
@@ -28,6 +30,8 @@ pub struct Request {
     pub mempolicy: Option<MemPolicy>,
     /// Devices, in the order of the classes; each one has a label of its own.
     pub devices: Vec<DeviceRequest>,
+    /// Members that each get all of it; none: it is for the command as a whole.
+    pub members: Option<Members>,
     /// Who is admitted.
     pub policy: Policy,
     /// How hints are merged.
