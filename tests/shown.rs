@@ -102,6 +102,14 @@ fn a_dry_run_with_named_devices_is_as_reviewed() {
 }
 
 #[test]
+fn a_plan_and_a_dry_run_for_members_are_as_reviewed() {
+    let request = "--members 2 --cpus 4 --memory 1G --gpu 1";
+    same(shown(&format!("plan {request}"), true), file!["snapshots/plan-members.txt"]);
+    let group = format!("{request} --scope group --dry-run -- mpirun -n 2 ./app");
+    same(shown(&group, true), file!["snapshots/dry-run-members.txt"]);
+}
+
+#[test]
 fn settings_of_virtual_functions_are_refused_by_a_launch() {
     let said = shown("--vf n3=1:vlan=100,trust=on -- true", false);
     assert!(said.contains("vf.n3: vlan=100,trust=on: not applied by this version yet"), "{said}");

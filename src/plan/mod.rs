@@ -2,10 +2,14 @@
 
 pub mod alignment;
 pub mod binding;
+pub mod distribute;
+pub mod divide;
 mod kubelet;
+mod members;
 pub mod pool;
 pub mod refusal;
 mod relative;
+mod whole;
 
 pub use binding::{MemoryBinding, Need};
 pub use kubelet::explanation;
@@ -79,6 +83,8 @@ pub struct Plan {
     pub resources: Vec<Said>,
     /// What each resource gives.
     pub allocations: Vec<Allocation>,
+    /// What each member gets of it, where there are members.
+    pub members: Vec<Plan>,
     /// CPUs of the shared pool that the workload may use besides its own.
     pub shared_cpus: CpuSet,
     /// Where the workload's memory comes from.
@@ -140,6 +146,14 @@ pub fn plan(request: &Request, facts: &Facts<'_>) -> Plan {
 
 /// Decides, without looking for a smaller request.
 fn place(request: &Request, facts: &Facts<'_>) -> Plan {
+    match request.members {
+        Some(members) => members::place(request, members, facts),
+        None => place_one(request, facts),
+    }
+}
+
+/// Decides for everything that the request names at once.
+fn place_one(request: &Request, facts: &Facts<'_>) -> Plan {
     match situation(request, facts) {
         Ok(situation) => placed(request, facts, &situation),
         Err(refusal) => Plan::refused(refusal),
@@ -198,15 +212,16 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
     plan.remarks.extend(isolated(facts.machine, &plan));
-    plan.remarks.extend(
-        request
-            .hugepages
-            .iter()
-            .filter(|pages| pages.rounded())
-            .map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages())),
-    );
+    plan.remarks.extend(rounded(request));
     plan
+}
+
+/// Amounts of hugepages that are no whole number of pages.
+fn rounded(request: &Request) -> impl Iterator<Item = String> {
+    let rounded = request.hugepages.iter().filter(|pages| pages.rounded());
+    rounded.map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages()))
 }
 
 /// The kernel balances no threads among isolated CPUs: they stay where they start.

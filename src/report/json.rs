@@ -1,6 +1,6 @@
 //! A plan for scripts. Fields are added, never changed, within a version.
 
-use crate::plan::Plan;
+use crate::plan::{MemoryBinding, Plan};
 use crate::request::Request;
 use crate::resource::pci::creation::Creation;
 use crate::resource::{Allocation, Granted, Offer};
@@ -34,12 +34,11 @@ pub fn plan(request: &Request, plan: &Plan) -> Value {
         })),
         "hints": plan.resources.iter().map(hints).collect::<Vec<_>>(),
         "allocations": plan.allocations.iter().map(allocation).collect::<Vec<_>>(),
+        "scope": request.members.map(|members| members.scope.name()),
+        "members": request.members.map(|_| plan.members.iter().map(member).collect::<Vec<_>>()),
         "shared_cpus": plan.shared_cpus.to_string(),
         "create_vfs": plan.creations.iter().map(creation).collect::<Vec<_>>(),
-        "memory_policy": plan.memory.as_ref().map(|binding| json!({
-            "mode": binding.policy.name(),
-            "nodes": ids(&binding.nodes),
-        })),
+        "memory_policy": plan.memory.as_ref().map(memory),
         "remarks": plan.remarks,
         "left_out": plan.left_out,
     })
@@ -53,6 +52,21 @@ fn creation(creation: &Creation) -> Value {
         "count": creation.virtual_functions.len(),
         "virtual_functions": creation.virtual_functions,
     })
+}
+
+/// What one member gets of it.
+fn member(plan: &Plan) -> Value {
+    json!({
+        "aligned": plan.aligned,
+        "preferred": plan.preferred,
+        "span": ids(&plan.span),
+        "allocations": plan.allocations.iter().map(allocation).collect::<Vec<_>>(),
+        "memory_policy": plan.memory.as_ref().map(memory),
+    })
+}
+
+fn memory(binding: &MemoryBinding) -> Value {
+    json!({ "mode": binding.policy.name(), "nodes": ids(&binding.nodes) })
 }
 
 fn ids(nodes: &NodeMask) -> Vec<u32> {

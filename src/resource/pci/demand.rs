@@ -174,7 +174,7 @@ impl Found<'_> {
         let found = Device { node, bdf: device.pci, vendor: function.vendor, made_by: None };
         match device.state {
             State::Used => drop(self.left_out.insert(device.pci, "is assumed to be in use".to_owned())),
-            state => self.candidate(found, state == State::Held),
+            state => self.candidate(found, state == State::Held || self.held(function)),
         }
     }
 
