@@ -68,6 +68,7 @@ fn collected(members: Vec<Plan>) -> Plan {
         remarks: told(&members),
         left_out: first.left_out.clone(),
         creations: creations(&members),
+        questions: members.iter().flat_map(|plan| plan.questions.iter().cloned()).collect(),
         refusal: None,
         members,
     }

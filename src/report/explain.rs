@@ -6,6 +6,7 @@ use crate::hint::{Capacity, TopologyHint};
 use crate::plan::refusal::missing;
 use crate::plan::{self, Facts, Plan, Said};
 use crate::request::Request;
+use crate::resource::prefer::Because;
 use crate::resource::{self, Allocation, Device, Granted, Offer};
 use crate::topology::NodeMask;
 use std::fmt::Write;
@@ -117,7 +118,15 @@ fn preference(allocation: &Allocation) -> String {
     let Some(advice) = &grant.advice else { return String::new() };
     let list = |devices: &[Device]| devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" ");
     let (ours, theirs) = (list(&grant.devices), list(&advice.instead_of));
-    format!("{}: {ours} preferred to {theirs}: {}\n", allocation.resource, advice.because)
+    let resource = &allocation.resource;
+    match &advice.because {
+        Because::BuiltIn(reason) => format!("{resource}: {ours} preferred to {theirs}: {reason}\n"),
+        Because::Plugin(plugin) => {
+            let changed = grant.devices.iter().any(|device| !advice.instead_of.contains(device));
+            let instead = if changed { format!("instead of {theirs}") } else { "as without it".to_owned() };
+            format!("{resource}: plugin {} prefers {ours}, {instead}, {}\n", plugin.program.display(), plugin.terms())
+        }
+    }
 }
 
 fn all_alike(facts: &Facts<'_>) -> bool {

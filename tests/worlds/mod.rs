@@ -7,6 +7,7 @@ use numa_run::plan::{Facts, Plan, Surroundings, plan};
 use numa_run::request::{
     CpuChoice, CpuRequest, DeviceRequest, HugepageRequest, MemoryRequest, Merge, PageAmount, PageSize, Request,
 };
+use numa_run::resource::prefer::Answers;
 use numa_run::topology::{Bdf, Cpu, CpuSet, Machine, Node, PagePool};
 use proptest::prelude::*;
 
@@ -57,6 +58,7 @@ impl World {
             assume: &assume,
             holdings: &holdings,
             surroundings: &surroundings,
+            answers: &Answers::default(),
         };
         plan(request, &facts)
     }
