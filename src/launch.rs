@@ -9,13 +9,13 @@ use crate::environment::{self, Start};
 use crate::host::audit::TARGET;
 use crate::lease::{self, Header, Held, Identity};
 use crate::observe::{self, Observed};
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
 use crate::rights::Rights;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
-use crate::{host, report};
+use crate::{consult, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
 use std::collections::BTreeMap;
@@ -37,7 +37,8 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
-        let plan = told(arguments, &request, &observed, plan::plan(&request, &observed.facts()))?;
+        let plan = consult::plan(&request, &mut observed)?;
+        let plan = told(arguments, &request, &observed, plan)?;
         let lease = lease::ledger::new_id(Path::new("/"));
         return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
@@ -45,7 +46,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
     let place = match request.holds() || arguments.lease.name.is_some() {
         true => placing::place(arguments, &request, &mut observed, &ledger)?,
-        false => Place::unheld(plan::plan(&request, &observed.facts())),
+        false => Place::unheld(consult::plan(&request, &mut observed)?),
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));

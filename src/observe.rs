@@ -8,6 +8,7 @@ use crate::lease::{self, Ledger, LedgerError, Life};
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
 use crate::resource::pci::{self, creation};
+use crate::resource::prefer::Answers;
 use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::usage::InUse;
@@ -29,6 +30,8 @@ pub struct Observed {
     pub holdings: Holdings,
     /// What this process inherited.
     pub surroundings: Surroundings,
+    /// What plugins have answered.
+    pub answers: Answers,
 }
 
 impl Observed {
@@ -40,6 +43,7 @@ impl Observed {
             assume: &self.assume,
             holdings: &self.holdings,
             surroundings: &self.surroundings,
+            answers: &self.answers,
         }
     }
 }
@@ -71,7 +75,7 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
     };
     uses.into(&mut surroundings);
-    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings })
+    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings, ..Observed::default() })
 }
 
 impl Observed {

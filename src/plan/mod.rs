@@ -19,7 +19,8 @@ use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::request::{Merge, Request};
 use crate::resource::pci::creation::{self, Creation};
-use crate::resource::{self, Allocation, Granted, Offer, Situation};
+use crate::resource::prefer::{Answers, Question};
+use crate::resource::{self, Allocation, Grant, Granted, Offer, Situation};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 
@@ -36,6 +37,8 @@ pub struct Facts<'a> {
     pub holdings: &'a Holdings,
     /// What this process inherited.
     pub surroundings: &'a Surroundings,
+    /// What plugins have answered to the questions of an earlier plan.
+    pub answers: &'a Answers,
 }
 
 /// What the launching process inherited; nothing of it for another machine.
@@ -95,6 +98,9 @@ pub struct Plan {
     pub remarks: Vec<String>,
     /// Devices that would have served but cannot be had, one sentence each.
     pub left_out: Vec<String>,
+    /// What plugins are to be asked: planned again with the answers, the launch
+    /// may get other devices, as many from the same nodes.
+    pub questions: Vec<Question>,
     /// Why the launch may not go on.
     pub refusal: Option<Refusal>,
 }
@@ -124,6 +130,14 @@ impl Plan {
     pub fn cpus(&self) -> Option<&CpuSet> {
         self.allocations.iter().find_map(|allocation| match &allocation.granted {
             Granted::Cpus(cpus) => Some(cpus),
+            _ => None,
+        })
+    }
+
+    /// The devices of each request for some.
+    pub fn devices(&self) -> impl Iterator<Item = &Grant> {
+        self.allocations.iter().filter_map(|allocation| match &allocation.granted {
+            Granted::Devices(grant) => Some(grant),
             _ => None,
         })
     }
@@ -161,7 +175,7 @@ fn place_one(request: &Request, facts: &Facts<'_>) -> Plan {
 }
 
 fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a>, Refusal> {
-    let Facts { machine, config, assume, holdings, surroundings } = *facts;
+    let Facts { machine, config, assume, holdings, surroundings, answers } = *facts;
     refusal::unknown_nodes(request, facts)?;
     refusal::unknown_classes(request, config)?;
     let pool = pool::pool(request, machine, config, surroundings)?;
@@ -178,6 +192,7 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         in_use: &surroundings.in_use,
         create_vfs: request.create_vfs,
         no_vfs: &surroundings.no_vfs,
+        answers,
     })
 }
 
@@ -212,6 +227,9 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
+    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
+    plan.remarks.extend(warnings);
     plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
     plan.remarks.extend(isolated(facts.machine, &plan));
     plan.remarks.extend(rounded(request));

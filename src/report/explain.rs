@@ -6,6 +6,7 @@ use crate::hint::{Capacity, TopologyHint};
 use crate::plan::refusal::missing;
 use crate::plan::{self, Facts, Plan, Said};
 use crate::request::Request;
+use crate::resource::prefer::Because;
 use crate::resource::{self, Allocation, Device, Granted, Offer};
 use crate::topology::NodeMask;
 use std::fmt::Write;
@@ -15,6 +16,9 @@ const LISTED_NODES: usize = 4;
 
 /// Nodes that are explained one by one.
 const LISTED_LOSERS: usize = 8;
+
+/// Members whose devices are explained.
+const LISTED_MEMBERS: usize = 8;
 
 /// The explanation, in lines.
 pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
@@ -30,6 +34,10 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
         out += &losers(request, facts, plan);
     }
     plan.allocations.iter().for_each(|allocation| out += &preference(allocation));
+    plan.members.iter().take(LISTED_MEMBERS).enumerate().for_each(|(at, member)| {
+        let lines = member.allocations.iter().map(preference).filter(|line| !line.is_empty());
+        lines.for_each(|line| out += &format!("member {at}: {line}"));
+    });
     if request.prefer_closest && all_alike(facts) {
         out += "all distances are equal: which nodes are close is not known\n";
     }
@@ -117,7 +125,15 @@ fn preference(allocation: &Allocation) -> String {
     let Some(advice) = &grant.advice else { return String::new() };
     let list = |devices: &[Device]| devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" ");
     let (ours, theirs) = (list(&grant.devices), list(&advice.instead_of));
-    format!("{}: {ours} preferred to {theirs}: {}\n", allocation.resource, advice.because)
+    let resource = &allocation.resource;
+    match &advice.because {
+        Because::BuiltIn(reason) => format!("{resource}: {ours} preferred to {theirs}: {reason}\n"),
+        Because::Plugin(plugin) => {
+            let changed = grant.devices.iter().any(|device| !advice.instead_of.contains(device));
+            let instead = if changed { format!("instead of {theirs}") } else { "as without it".to_owned() };
+            format!("{resource}: plugin {} prefers {ours}, {instead}, {}\n", plugin.program.display(), plugin.terms())
+        }
+    }
 }
 
 fn all_alike(facts: &Facts<'_>) -> bool {

@@ -3,6 +3,7 @@
 use crate::plan::{MemoryBinding, Plan};
 use crate::request::Request;
 use crate::resource::pci::creation::Creation;
+use crate::resource::prefer::{Advice, Because};
 use crate::resource::{Allocation, Granted, Offer};
 use crate::topology::NodeMask;
 use serde_json::{Map, Value, json};
@@ -124,8 +125,7 @@ fn allocation(allocation: &Allocation) -> Value {
             value.insert("name".into(), json!(grant.name));
             value.insert("devices".into(), grant.devices.iter().map(|device| json!(device.bdf)).collect());
             if let Some(advice) = &grant.advice {
-                let instead_of: Vec<Value> = advice.instead_of.iter().map(|device| json!(device.bdf)).collect();
-                value.insert("preference".into(), json!({"instead_of": instead_of, "because": advice.because}));
+                value.insert("preference".into(), preference(advice));
             }
             if !grant.settings.is_empty() {
                 value.insert("settings".into(), json!(grant.settings.to_string()));
@@ -133,4 +133,18 @@ fn allocation(allocation: &Allocation) -> Value {
         }
     }
     Value::Object(value)
+}
+
+fn preference(advice: &Advice) -> Value {
+    let instead_of: Vec<Value> = advice.instead_of.iter().map(|device| json!(device.bdf)).collect();
+    match &advice.because {
+        Because::BuiltIn(reason) => json!({"instead_of": instead_of, "because": reason}),
+        Because::Plugin(plugin) => json!({
+            "instead_of": instead_of,
+            "because": plugin.terms(),
+            "plugin": plugin.program.display().to_string(),
+            "cost": plugin.cost.number(),
+            "resource_domain": plugin.resource_domain,
+        }),
+    }
 }

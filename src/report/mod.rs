@@ -3,6 +3,7 @@
 pub mod explain;
 pub mod json;
 pub mod plan;
+pub mod question;
 pub mod status;
 pub mod topo;
 

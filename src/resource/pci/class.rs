@@ -7,6 +7,7 @@ use crate::resource::Device;
 use crate::resource::prefer::Taste;
 use crate::topology::{Bdf, Machine, PciFunction};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A built-in class.
 #[derive(Debug)]
@@ -162,6 +163,13 @@ impl Class<'_> {
             Some(Placing::Spread) => Taste::Spread,
             None => self.row.taste,
         }
+    }
+}
+
+impl<'a> Class<'a> {
+    /// The program that is asked which of its devices to take.
+    pub fn plugin(&self) -> Option<&'a Path> {
+        self.own().and_then(|config| config.prefer.as_deref())
     }
 }
 
