@@ -35,10 +35,17 @@ impl Consultation {
     }
 
     /// True while a plan has questions and is worth another one with the answers.
-    pub fn goes_on(&mut self, plan: &Plan) -> bool {
-        let asks = !plan.questions.is_empty() && self.left > 0;
-        self.left -= usize::from(asks);
-        asks
+    pub fn goes_on(&mut self, plan: &mut Plan) -> bool {
+        if plan.questions.is_empty() {
+            return false;
+        }
+        if self.left == 0 {
+            let enough = format!("plugins were asked {ROUNDS} times: the rest is by the built-in preference");
+            plan.remarks.push(enough);
+            return false;
+        }
+        self.left -= 1;
+        true
     }
 
     /// Asks, and remembers the answers among the facts. It may take as long as
@@ -77,8 +84,8 @@ impl Consultation {
 pub fn plan(request: &Request, observed: &mut Observed) -> anyhow::Result<Plan> {
     let mut consultation = Consultation::new(request, &observed.config)?;
     loop {
-        let plan = plan::plan(request, &observed.facts());
-        if !consultation.goes_on(&plan) {
+        let mut plan = plan::plan(request, &observed.facts());
+        if !consultation.goes_on(&mut plan) {
             return Ok(plan);
         }
         consultation.ask(&plan.questions, observed);

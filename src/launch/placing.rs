@@ -81,8 +81,8 @@ fn advised<'a>(
     consultation: &mut Consultation,
 ) -> anyhow::Result<Place<'a>> {
     loop {
-        let place = now(arguments, request, observed, ledger)?;
-        if !consultation.goes_on(&place.plan) {
+        let mut place = now(arguments, request, observed, ledger)?;
+        if !consultation.goes_on(&mut place.plan) {
             return Ok(place);
         }
         let questions = place.plan.questions.clone();

@@ -68,7 +68,12 @@ fn collected(members: Vec<Plan>) -> Plan {
         remarks: told(&members),
         left_out: first.left_out.clone(),
         creations: creations(&members),
-        questions: members.iter().flat_map(|plan| plan.questions.iter().cloned()).collect(),
+        // What later members ask depends on what the ones before them get.
+        questions: members
+            .iter()
+            .map(|plan| plan.questions.clone())
+            .find(|asked| !asked.is_empty())
+            .unwrap_or_default(),
         refusal: None,
         members,
     }

@@ -17,6 +17,9 @@ const LISTED_NODES: usize = 4;
 /// Nodes that are explained one by one.
 const LISTED_LOSERS: usize = 8;
 
+/// Members whose devices are explained.
+const LISTED_MEMBERS: usize = 8;
+
 /// The explanation, in lines.
 pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
     let unprobed = facts.machine.unprobed.iter().map(|reason| format!("{reason}\n"));
@@ -31,6 +34,10 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
         out += &losers(request, facts, plan);
     }
     plan.allocations.iter().for_each(|allocation| out += &preference(allocation));
+    plan.members.iter().take(LISTED_MEMBERS).enumerate().for_each(|(at, member)| {
+        let lines = member.allocations.iter().map(preference).filter(|line| !line.is_empty());
+        lines.for_each(|line| out += &format!("member {at}: {line}"));
+    });
     if request.prefer_closest && all_alike(facts) {
         out += "all distances are equal: which nodes are close is not known\n";
     }

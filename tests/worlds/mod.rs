@@ -51,14 +51,14 @@ impl World {
                 state: State::Free,
             }));
         }
-        let (config, surroundings) = (Config::default(), Surroundings::default());
+        let (config, surroundings, answers) = (Config::default(), Surroundings::default(), Answers::default());
         let facts = Facts {
             machine: &self.machine(),
             config: &config,
             assume: &assume,
             holdings: &holdings,
             surroundings: &surroundings,
-            answers: &Answers::default(),
+            answers: &answers,
         };
         plan(request, &facts)
     }
