@@ -2,6 +2,7 @@
 //! devices and pages there are. They come from a file and replace what the
 //! machine says.
 
+use crate::request::{PageSize, SizeError};
 use crate::topology::{Bdf, CpuSet, Link, Machine, PagePool};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -11,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Holdings {
     /// CPUs that are held exclusively.
     pub cpus: CpuSet,
+    /// CPUs that some share.
+    pub shared: CpuSet,
     /// MiB by node.
     pub memory: BTreeMap<u32, u64>,
     /// Hugepages by size in KiB and node.
@@ -18,6 +21,26 @@ pub struct Holdings {
     /// Devices.
     pub devices: std::collections::BTreeSet<Bdf>,
 }
+
+impl Holdings {
+    /// These and others. What both of two hold of something countable is added up.
+    pub fn plus(mut self, other: &Holdings) -> Holdings {
+        self.cpus = self.cpus.or(&other.cpus);
+        self.shared = self.shared.or(&other.shared);
+        other.memory.iter().for_each(|(&node, &mib)| add(self.memory.entry(node).or_default(), mib));
+        other.pages.iter().for_each(|(&place, &count)| add(self.pages.entry(place).or_default(), count));
+        self.devices.extend(&other.devices);
+        self
+    }
+}
+
+/// A file may say any number.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// Pages by size and node.
+pub type Pages = BTreeMap<PageSize, BTreeMap<u32, u64>>;
 
 /// An assumption file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -31,12 +54,16 @@ pub struct Assume {
     pub allowed: Option<CpuSet>,
     /// Memory that other launches hold, in MiB by node.
     pub held_memory: BTreeMap<u32, u64>,
+    /// Pages that other launches hold: size, then node, then pages.
+    #[serde(deserialize_with = "pages")]
+    pub held_pages: Pages,
     /// Devices, which the topology need not have.
     pub device: Vec<AssumedDevice>,
     /// Links between devices, besides those that the topology has.
     pub link: Vec<Link>,
     /// Free pages: size, then node, then pages.
-    pub pages: BTreeMap<String, BTreeMap<u32, u64>>,
+    #[serde(deserialize_with = "pages")]
+    pub pages: Pages,
 }
 
 /// A device that is taken for granted.
@@ -72,16 +99,21 @@ impl Assume {
     /// What other launches hold according to the file.
     pub fn holdings(&self) -> Holdings {
         let held = self.device.iter().filter(|device| device.state == State::Held);
+        let pages = self
+            .held_pages
+            .iter()
+            .flat_map(|(size, counts)| counts.iter().map(move |(&node, &pages)| ((size.kib(), node), pages)));
         Holdings {
             cpus: self.held_cpus.clone(),
+            shared: CpuSet::new(),
             memory: self.held_memory.clone(),
-            pages: BTreeMap::new(),
+            pages: pages.collect(),
             devices: held.map(|device| device.pci).collect(),
         }
     }
 
     /// The machine as the file has it: CPUs offline, pages as counted.
-    pub fn on(&self, mut machine: Machine) -> Result<Machine, crate::request::SizeError> {
+    pub fn on(&self, mut machine: Machine) -> Machine {
         for cpu in machine.cpus.iter_mut().filter(|cpu| self.offline.contains(cpu.id)) {
             cpu.online = false;
         }
@@ -91,10 +123,9 @@ impl Assume {
         }
         machine.links.extend(&self.link);
         for (size, counts) in &self.pages {
-            let size: crate::request::PageSize = size.parse()?;
             counts.iter().for_each(|(&node, &pages)| assume_pages(&mut machine, node, size.kib(), pages));
         }
-        Ok(machine)
+        machine
     }
 }
 
@@ -117,6 +148,12 @@ fn node<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
     }
 }
 
+fn pages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pages, D::Error> {
+    let named = BTreeMap::<String, BTreeMap<u32, u64>>::deserialize(deserializer)?;
+    let sized = |(size, counts): (String, BTreeMap<u32, u64>)| Ok((size.parse::<PageSize>()?, counts));
+    named.into_iter().map(sized).collect::<Result<Pages, SizeError>>().map_err(serde::de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,11 +161,15 @@ mod tests {
     #[test]
     fn an_assumption_file_is_read() {
         let text = "held_cpus = \"0-3\"\noffline = \"5\"\n[[device]]\nclass = \"gpu\"\npci = \"0000:3b:00.0\"\nnode = 1\n\
-                    state = \"held\"\n[[device]]\nclass = \"nic\"\npci = \"3c:00.0\"\nnode = -1\n[pages.2M]\n0 = 512\n";
+                    state = \"held\"\n[[device]]\nclass = \"nic\"\npci = \"3c:00.0\"\nnode = -1\n[pages.2M]\n0 = 512\n\
+                    [held_pages.2048kB]\n1 = 3\n";
         let assume = toml::from_str::<Assume>(text).unwrap();
         assert_eq!(assume.device[0].node, Some(1));
         assert_eq!(assume.device[1].node, None);
-        assert_eq!(assume.pages["2M"][&0], 512);
+        assert_eq!(assume.pages[&PageSize::from_kib(2048)][&0], 512);
         assert_eq!(assume.holdings().devices.len(), 1);
+        assert_eq!(assume.holdings().pages, BTreeMap::from([((2048, 1), 3)]));
+        let error = toml::from_str::<Assume>("[held_pages.2]\n0 = 1\n").unwrap_err().to_string();
+        assert!(error.contains("has no unit"), "{error}");
     }
 }

@@ -13,17 +13,21 @@
 //!   owner has laid down, what is taken for granted.
 //! - [`resource`]: kinds of resources, one file or folder each.
 //! - [`plan`]: request and machine in, placement out.
+//! - [`rights`]: who the workload is and what it may do.
 //! - [`step`], [`environment`]: what a placement does to the process.
-//! - [`host`]: the only room that changes anything.
+//! - [`fault`]: where tests end a program between two effects; nothing in what is shipped.
+//! - [`host`]: the only room that changes the machine.
+//! - [`lease`]: who holds what, and how it comes back.
 //! - [`cli`], [`report`]: what people type and see.
-//! - [`observe`], [`launch`], [`inspect`]: the line itself, and looking only.
+//! - [`observe`], [`launch`], [`inspect`], [`ledger`]: the line itself, looking
+//!   only, and what is done about leases by hand.
 //! - [`debug`]: test vectors in, answers out.
 //!
 //! Invariants:
 //! - `hint`, `resource` and `plan` do no I/O: the same request, machine and
 //!   holdings give the same placement.
-//! - Only `host` changes anything outside this process; `clippy.toml` lists
-//!   the calls that are refused elsewhere.
+//! - Only `host` and `lease` change anything outside this process;
+//!   `clippy.toml` lists the calls that are refused elsewhere.
 //! - `unsafe` is denied but in `host/syscall.rs`.
 //! - There are no globals and no cached "this host": the root path is a
 //!   parameter.
@@ -45,11 +49,17 @@ pub mod resource;
 
 pub mod plan;
 
+pub mod rights;
+
 pub mod step;
 
 pub mod environment;
 
+pub mod fault;
+
 pub mod host;
+
+pub mod lease;
 
 pub mod cli;
 
@@ -62,3 +72,5 @@ pub mod launch;
 pub mod debug;
 
 pub mod inspect;
+
+pub mod ledger;

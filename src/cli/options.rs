@@ -3,11 +3,12 @@
 use super::devices::DeviceArgs;
 use crate::hint::policy::Policy;
 use crate::request::{
-    CpuChoice, CpuRequest, CpuSpec, HugepageRequest, Isolated, MemPolicy, MemoryRequest, Merge, NodeSpec, Request, Size,
+    CpuChoice, CpuRequest, CpuSpec, FunctionName, HugepageRequest, Isolated, MemPolicy, MemoryRequest, Merge, NodeSpec,
+    Request, Size,
 };
 use crate::resource::cpu::{CpuOptions, SmtMode};
+use crate::topology::MemoryKind;
 use crate::topology::TopologySource;
-use crate::topology::{Bdf, MemoryKind};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
@@ -66,7 +67,7 @@ pub struct RequestArgs {
     /// Refuse on machines with more nodes
     #[arg(long, value_name = "N", help_heading = "Where", hide_env = true, env = "NUMA_RUN_MAX_NUMA_NODES")]
     pub max_numa_nodes: Option<usize>,
-    /// The node of a device whose firmware does not say, as ADDRESS=NODE
+    /// The node of a device whose firmware does not say, by address or interface: 3b:00.0=1, ens1f0=1
     #[arg(
         long,
         value_name = "PCI=NODE",
@@ -76,8 +77,11 @@ pub struct RequestArgs {
         value_delimiter = ','
     )]
     #[arg(value_parser = device_node)]
-    pub device_node: Vec<(Bdf, u32)>,
+    pub device_node: Vec<(FunctionName, u32)>,
 
+    /// Let virtual functions be made where there are none: as many as the configuration says, else all that there can be
+    #[arg(long, help_heading = "How", hide_env = true, env = "NUMA_RUN_CREATE_VFS", value_parser = yes())]
+    pub create_vfs: bool,
     /// How CPUs are picked: full-cores, spread-nodes, spread-cores, align-socket, prefer-l3, strict-reservation
     #[arg(
         long,
@@ -155,13 +159,14 @@ impl RequestArgs {
             hugepages: self.hugepage_requests()?,
             mempolicy: self.mempolicy,
             devices: self.devices.0.clone(),
+            create_vfs: self.create_vfs,
             policy: self.policy,
             merge: self.merge,
             prefer_closest: self.prefer_closest,
             max_numa_nodes: self.max_numa_nodes,
             pool: self.pool.clone(),
             isolated: self.isolated,
-            device_nodes: self.device_node.iter().copied().collect(),
+            device_nodes: self.device_node.clone(),
         };
         Ok(request)
     }
@@ -269,11 +274,11 @@ impl RequestArgs {
     }
 }
 
-fn device_node(text: &str) -> Result<(Bdf, u32), String> {
-    let (address, node) = text.split_once('=').ok_or("write it as 0000:3b:00.0=1")?;
-    let address = address.parse::<Bdf>().map_err(|error| error.to_string())?;
+fn device_node(text: &str) -> Result<(FunctionName, u32), String> {
+    let (function, node) = text.split_once('=').ok_or("write it as 0000:3b:00.0=1 or ens1f0=1")?;
+    let function = function.parse::<FunctionName>().map_err(|error| error.to_string())?;
     let node = node.parse::<u32>().map_err(|_| format!("`{node}` is no node"))?;
-    Ok((address, node))
+    Ok((function, node))
 }
 
 /// Reads the environment's word for a flag: anything but empty, 0, no, off and false sets it.

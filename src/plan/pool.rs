@@ -112,3 +112,49 @@ fn no_isolated() -> Refusal {
     let message = "--isolated only: this host has no isolated CPUs (isolcpus=, nohz_full=)".to_owned();
     Refusal { kind: RefusalKind::Impossible, resource: Some("cpu".into()), message }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assume::{Assume, Holdings};
+    use crate::plan::{Facts, plan};
+    use crate::request::CpuRequest;
+    use crate::topology::{Cpu, Node};
+
+    /// What root is told who names these CPUs where 4-7 are isolated.
+    fn refused(list: &str, isolated: Option<Isolated>) -> Option<String> {
+        let cpus: CpuSet = (0..8).collect();
+        let place = |id: u32| Cpu { id, online: true, node: Some(0), core: id, isolated: id > 3, ..Cpu::default() };
+        let node = Node { local_cpus: cpus.clone(), cpus: cpus.clone(), ..Node::default() };
+        let machine = Machine { cpus: cpus.iter().map(place).collect(), nodes: vec![node], ..Machine::default() };
+        let choice = CpuChoice::List(list.parse().unwrap());
+        let cpus = CpuRequest { choice, options: Default::default(), smt: Default::default(), kind: None };
+        let request = Request { cpus: Some(cpus), isolated, ..Request::default() };
+        let surroundings = Surroundings { root: true, affinity: Some((0..4).collect()), ..Surroundings::default() };
+        let (config, assume, holdings) = (Config::default(), Assume::default(), Holdings::default());
+        let facts = Facts {
+            machine: &machine,
+            config: &config,
+            assume: &assume,
+            holdings: &holdings,
+            surroundings: &surroundings,
+        };
+        plan(&request, &facts).refusal.map(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn root_is_told_how_to_get_cpus_that_are_not_isolated() {
+        let message = refused("3-4", None).unwrap_or_default();
+        assert!(
+            message.starts_with("CPU 3 is outside the CPUs that are allowed here (4-7): only isolated"),
+            "{message}"
+        );
+        assert!(message.contains("--isolated also") && message.contains("--isolated never"), "{message}");
+        assert_eq!(refused("3-4", Some(Isolated::Also)), None);
+        assert_eq!(refused("3", Some(Isolated::Never)), None);
+        let message = refused("3-4", Some(Isolated::Never)).unwrap_or_default();
+        assert!(message.contains("--isolated only"), "{message}");
+        let message = refused("9", None).unwrap_or_default();
+        assert!(!message.contains("--isolated"), "isolation has nothing to do with it: {message}");
+    }
+}

@@ -5,10 +5,11 @@ use crate::config::Config;
 use crate::hint::kubelet::{Explanation, NodeVerdict, ResourceView};
 use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
-use crate::request::{CpuChoice, NodeSpec, Request};
+use crate::request::{CpuChoice, FunctionName, NodeSpec, Request};
 use crate::resource::{self, HintProvider, Offer, Shortage};
 use crate::topology::{Bdf, Machine, MemoryKind, NodeMask};
 use clap::ValueEnum;
+use std::collections::BTreeMap;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,21 +91,23 @@ pub fn unknown_nodes(request: &Request, facts: &Facts<'_>) -> Result<(), Refusal
     let memory_nodes = request.memory.as_ref().and_then(|memory| memory.nodes.as_ref());
     let nodes = named(facts, "memory", "--mem-nodes", memory_nodes)?;
     with_memory(facts, &nodes)?;
-    of_kind(facts, &nodes, request.memory.as_ref().and_then(|memory| memory.kind))?;
-    request.device_nodes.iter().find_map(|(bdf, node)| stated(facts, *bdf, *node)).map_or(Ok(()), Err)
+    of_kind(facts, &nodes, request.memory.as_ref().and_then(|memory| memory.kind))
 }
 
-/// What is wrong with a device's node that the user states.
-fn stated(facts: &Facts<'_>, bdf: Bdf, node: u32) -> Option<Refusal> {
-    let assumed = facts.assume.device.iter().any(|device| device.pci == bdf);
-    let problem = if facts.machine.node(node).is_none() {
-        absent(facts, &NodeMask::one(node))
-    } else if facts.machine.pci(bdf).is_none() && !assumed {
-        "this machine has no such device".to_owned()
-    } else {
-        return None;
-    };
-    Some(Refusal::usage("device", format!("--device-node {bdf}={node}: {problem}")))
+/// The nodes that the user states for devices, by address.
+pub fn stated_nodes(request: &Request, facts: &Facts<'_>) -> Result<BTreeMap<Bdf, u32>, Refusal> {
+    request.device_nodes.iter().map(|(function, node)| stated(facts, function, *node)).collect()
+}
+
+fn stated(facts: &Facts<'_>, function: &FunctionName, node: u32) -> Result<(Bdf, u32), Refusal> {
+    let wrong = |problem: &str| Refusal::usage("device", format!("--device-node {function}={node}: {problem}"));
+    if facts.machine.node(node).is_none() {
+        return Err(wrong(&absent(facts, &NodeMask::one(node))));
+    }
+    let assumed = |bdf: &Bdf| facts.assume.device.iter().any(|device| device.pci == *bdf);
+    let known = |bdf: &Bdf| facts.machine.pci(*bdf).is_some() || assumed(bdf);
+    let bdf = function.address(facts.machine).filter(known);
+    Ok((bdf.ok_or_else(|| wrong("this machine has no such device"))?, node))
 }
 
 /// Classes of devices that the request names and that there are not.

@@ -18,7 +18,9 @@ const LISTED_LOSERS: usize = 8;
 
 /// The explanation, in lines.
 pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
-    let mut out = format!("free cpus here: {}\n", shown(&plan.pool.to_string()));
+    let unprobed = facts.machine.unprobed.iter().map(|reason| format!("{reason}\n"));
+    let mut out: String = unprobed.collect();
+    let _ = writeln!(out, "free cpus here: {}", shown(&plan.pool.to_string()));
     for said in &plan.resources {
         let _ = writeln!(out, "{}: {}", said.resource, answer(said));
     }

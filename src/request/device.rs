@@ -1,6 +1,6 @@
 //! Devices asked for: `2`, `n3=1:pf=ens1f0,vlan=100`.
 
-use crate::topology::Bdf;
+use super::FunctionName;
 use crate::topology::pattern::{KEYS, Pattern, PatternError};
 use std::fmt;
 use std::str::FromStr;
@@ -124,14 +124,9 @@ impl DeviceRequest {
     /// It is none.
     pub fn parse_function(class: &str, text: &str) -> Result<DeviceRequest, DeviceError> {
         let (name, function) = named(text)?;
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:@".contains(letter);
-        let like = match function.parse::<Bdf>() {
-            Ok(bdf) => Pattern::address(bdf),
-            // An interface's name has no colon: what has one is a mistyped address.
-            Err(_) if function.is_empty() || function.contains(':') || !function.chars().all(plain) => {
-                return Err(DeviceError::Function(function.to_owned()));
-            }
-            Err(_) => Pattern::interface(function),
+        let like = match function.parse()? {
+            FunctionName::Address(bdf) => Pattern::address(bdf),
+            FunctionName::Interface(name) => Pattern::interface(&name),
         };
         Ok(DeviceRequest { name, like, ..DeviceRequest::of(class, 1) })
     }

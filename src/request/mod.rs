@@ -1,14 +1,15 @@
 //! What is asked for: one launch as data, parsed once at the edge.
 
 pub mod device;
+pub mod function;
 
 pub use device::{DeviceError, DeviceRequest, Settable, VfSettings};
+pub use function::FunctionName;
 
 use crate::hint::policy::Policy;
 use crate::resource::cpu::{CpuOptions, SmtMode};
+use crate::topology::MemoryKind;
 use crate::topology::mask::{IdSet, ListError};
-use crate::topology::{Bdf, MemoryKind};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -27,6 +28,8 @@ pub struct Request {
     pub mempolicy: Option<MemPolicy>,
     /// Devices, in the order of the classes; each one has a label of its own.
     pub devices: Vec<DeviceRequest>,
+    /// True where virtual functions may be made for them.
+    pub create_vfs: bool,
     /// Who is admitted.
     pub policy: Policy,
     /// How hints are merged.
@@ -40,7 +43,15 @@ pub struct Request {
     /// Whether isolated CPUs are used; none: `only` for root where there are some, else `never`.
     pub isolated: Option<Isolated>,
     /// Nodes that the user states for devices whose firmware does not say.
-    pub device_nodes: BTreeMap<Bdf, u32>,
+    pub device_nodes: Vec<(FunctionName, u32)>,
+}
+
+impl Request {
+    /// True when something is asked for that other launches must keep off.
+    pub fn holds(&self) -> bool {
+        let memory = self.memory.as_ref().is_some_and(|memory| memory.mib.is_some());
+        self.cpus.is_some() || self.shared_cpus > 0 || memory || !self.hugepages.is_empty() || !self.devices.is_empty()
+    }
 }
 
 /// CPUs asked for.

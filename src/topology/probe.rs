@@ -98,7 +98,7 @@ pub fn read(probe: Option<&Probe>, source: &TopologySource) -> Result<Machine, P
             ProbeError::Missing(_) => "numa-run-probe is not installed".to_owned(),
             error => error.to_string(),
         };
-        machine.warnings.push(format!("{reason}: read from sysfs alone, without libhwloc"));
+        machine.unprobed = Some(format!("{reason}: read from sysfs alone, without libhwloc"));
         Ok(machine)
     })
 }
@@ -121,6 +121,11 @@ impl Probe {
     /// One at a place of your choice.
     pub fn at(program: impl Into<PathBuf>, limit: Duration) -> Probe {
         Probe { program: program.into(), limit }
+    }
+
+    /// Where it is.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// Runs it. Whatever becomes of it, the caller gets a Machine or an error.

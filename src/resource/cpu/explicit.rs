@@ -77,7 +77,23 @@ pub fn check(cpus: &CpuSet, layout: &CpuLayout, situation: &Situation<'_>, smt: 
     let outside = cpus.minus(&situation.pool);
     match outside.is_empty() {
         true => Ok(()),
-        false => Err(format!("{} outside the CPUs that are allowed here ({})", are(&outside), situation.pool)),
+        false => {
+            let (are, pool, help) = (are(&outside), &situation.pool, isolation(&outside, situation));
+            Err(format!("{are} outside the CPUs that are allowed here ({pool}){help}"))
+        }
+    }
+}
+
+/// What to type where it is isolation alone that keeps CPUs out of the pool.
+fn isolation(outside: &CpuSet, situation: &Situation<'_>) -> &'static str {
+    let isolated: CpuSet = situation.machine.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+    let pool = &situation.pool;
+    if outside.is_subset(&situation.shared) && !pool.is_empty() && pool.is_subset(&isolated) {
+        ": only isolated CPUs are used; others too with --isolated also, no isolated ones with --isolated never"
+    } else if outside.is_subset(&isolated) && pool.is_disjoint(&isolated) {
+        ": no isolated CPU is used; they are too with --isolated also, nothing else with --isolated only"
+    } else {
+        ""
     }
 }
 
