@@ -1,11 +1,12 @@
 //! How a placement came about: each resource's hints, the merge, the winner,
 //! and why others lost.
 
+use super::words::words;
 use crate::hint::kubelet::NodeVerdict;
 use crate::hint::{Capacity, TopologyHint};
 use crate::plan::refusal::missing;
 use crate::plan::{self, Facts, Plan, Said};
-use crate::request::Request;
+use crate::request::{Request, Scope};
 use crate::resource::{self, Allocation, Device, Granted, Offer};
 use crate::topology::NodeMask;
 use std::fmt::Write;
@@ -16,8 +17,23 @@ const LISTED_NODES: usize = 4;
 /// Nodes that are explained one by one.
 const LISTED_LOSERS: usize = 8;
 
-/// The explanation, in lines.
+/// The explanation, in lines. Of members that are placed one by one the first is explained.
 pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
+    let one_by_one = request.members.is_some_and(|members| members.scope == Scope::Member);
+    let first = plan.members.first().filter(|_| one_by_one);
+    let whose = if first.is_some() { "member 0, which is placed first:\n" } else { "" };
+    let mut out = whose.to_owned() + &merged(request, facts, first.unwrap_or(plan));
+    if plan.refusal.is_none() {
+        out += &words(request, facts.machine, plan);
+    }
+    if request.prefer_closest && all_alike(facts) {
+        out += "all distances are equal: which nodes are close is not known\n";
+    }
+    out
+}
+
+/// What was offered, how it was merged, and why others lost.
+fn merged(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
     let mut out = format!("free cpus here: {}\n", shown(&plan.pool.to_string()));
     for said in &plan.resources {
         let _ = writeln!(out, "{}: {}", said.resource, answer(said));
@@ -28,9 +44,6 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
         out += &losers(request, facts, plan);
     }
     plan.allocations.iter().for_each(|allocation| out += &preference(allocation));
-    if request.prefer_closest && all_alike(facts) {
-        out += "all distances are equal: which nodes are close is not known\n";
-    }
     out
 }
 

@@ -4,6 +4,7 @@ pub mod explain;
 pub mod json;
 pub mod plan;
 pub mod topo;
+pub mod words;
 
 pub use explain::explain;
 
