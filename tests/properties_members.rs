@@ -9,7 +9,7 @@ mod worlds;
 use numa_run::config::Config;
 use numa_run::plan::Plan;
 use numa_run::plan::divide::Whole;
-use numa_run::request::{Members, Request, Scope};
+use numa_run::request::{Members, Merge, Request, Scope};
 use numa_run::resource::{Allocation, Granted};
 use numa_run::topology::{Bdf, CpuSet};
 use proptest::prelude::*;
@@ -60,6 +60,12 @@ fn whole(plan: &Plan, asked: &BTreeMap<String, u64>) -> u64 {
         rooms.min().unwrap_or(0)
     };
     plan.span.iter().map(on).sum()
+}
+
+/// How many members the nodes of a placement could hold whole of what is free there.
+fn could_be_whole(world: &World, plan: &Plan, asked: &BTreeMap<String, u64>) -> u64 {
+    let rooms = |node: u32| asked.iter().map(move |(resource, units)| world.free_of(resource)[node as usize] / units);
+    plan.span.iter().map(|node| rooms(node).min().unwrap_or(0)).sum()
 }
 
 fn holds_for(world: &World, members: Members, plan: &Plan) {
@@ -114,6 +120,9 @@ proptest! {
             let aligned = plan.members.iter().filter(|member| member.aligned).count() as u64;
             prop_assert!(aligned >= whole(&plan, &asked) && aligned >= whole(&sum, &asked), "{:?}", plan.remarks);
             prop_assert!(plan.span.len() <= sum.span.len());
+            let all = could_be_whole(&world, &sum, &asked) >= u64::from(count);
+            let sought = world.request.merge == Merge::Relative && world.request.policy.seeks_alignment();
+            prop_assert!(!all || !sought || aligned == u64::from(count), "{:?}", plan.remarks);
         }
     }
 

@@ -121,6 +121,18 @@ fn an_explanation_is_as_reviewed() {
 }
 
 #[test]
+fn an_explanation_of_what_is_not_aligned_is_as_reviewed() {
+    same(
+        shown("plan --cpus 6 --memory 4G --gpu 2 --nic 2 --explain", true),
+        file!["snapshots/explain-not-aligned.txt"],
+    );
+    same(
+        shown("plan --members 2 --cpus 4 --gpu 1 --explain --scope group", true),
+        file!["snapshots/explain-members.txt"],
+    );
+}
+
+#[test]
 fn an_explained_refusal_is_as_reviewed() {
     same(
         shown("plan --cpus 9 --gpu 1 --policy single-numa-node --explain", true),

@@ -1,11 +1,12 @@
 //! How a placement came about: each resource's hints, the merge, the winner,
 //! and why others lost.
 
+use super::words::words;
 use crate::hint::kubelet::NodeVerdict;
 use crate::hint::{Capacity, TopologyHint};
 use crate::plan::refusal::missing;
 use crate::plan::{self, Facts, Plan, Said};
-use crate::request::Request;
+use crate::request::{Request, Scope};
 use crate::resource::prefer::Because;
 use crate::resource::{self, Allocation, Device, Granted, Offer};
 use crate::topology::NodeMask;
@@ -20,11 +21,29 @@ const LISTED_LOSERS: usize = 8;
 /// Members whose devices are explained.
 const LISTED_MEMBERS: usize = 8;
 
-/// The explanation, in lines.
+/// The explanation, in lines. Of members that are placed one by one the first is explained.
 pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
+    let one_by_one = request.members.is_some_and(|members| members.scope == Scope::Member);
+    let first = plan.members.first().filter(|_| one_by_one);
+    let whose = if first.is_some() { "member 0, which is placed first:\n" } else { "" };
     let unprobed = facts.machine.unprobed.iter().map(|reason| format!("{reason}\n"));
-    let mut out: String = unprobed.collect();
-    let _ = writeln!(out, "free cpus here: {}", shown(&plan.pool.to_string()));
+    let mut out = unprobed.collect::<String>() + whose + &merged(request, facts, first.unwrap_or(plan));
+    plan.members.iter().take(LISTED_MEMBERS).enumerate().for_each(|(at, member)| {
+        let lines = member.allocations.iter().map(preference).filter(|line| !line.is_empty());
+        lines.for_each(|line| out += &format!("member {at}: {line}"));
+    });
+    if plan.refusal.is_none() {
+        out += &words(request, facts.machine, plan);
+    }
+    if request.prefer_closest && all_alike(facts) {
+        out += "all distances are equal: which nodes are close is not known\n";
+    }
+    out
+}
+
+/// What was offered, how it was merged, and why others lost.
+fn merged(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
+    let mut out = format!("free cpus here: {}\n", shown(&plan.pool.to_string()));
     for said in &plan.resources {
         let _ = writeln!(out, "{}: {}", said.resource, answer(said));
     }
@@ -34,13 +53,6 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
         out += &losers(request, facts, plan);
     }
     plan.allocations.iter().for_each(|allocation| out += &preference(allocation));
-    plan.members.iter().take(LISTED_MEMBERS).enumerate().for_each(|(at, member)| {
-        let lines = member.allocations.iter().map(preference).filter(|line| !line.is_empty());
-        lines.for_each(|line| out += &format!("member {at}: {line}"));
-    });
-    if request.prefer_closest && all_alike(facts) {
-        out += "all distances are equal: which nodes are close is not known\n";
-    }
     out
 }
 

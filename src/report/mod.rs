@@ -6,6 +6,7 @@ pub mod plan;
 pub mod question;
 pub mod status;
 pub mod topo;
+pub mod words;
 
 pub use explain::explain;
 

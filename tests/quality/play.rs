@@ -6,6 +6,7 @@ use numa_run::assume::{Assume, Holdings};
 use numa_run::config::Config;
 use numa_run::plan::{Facts, Plan, Surroundings, plan};
 use numa_run::request::{Merge, Request};
+use numa_run::resource::prefer::Answers;
 use numa_run::resource::{Allocation, Granted};
 use numa_run::topology::{Bdf, CpuSet, Machine};
 use std::collections::BTreeSet;
@@ -48,7 +49,17 @@ impl Run {
 pub fn decide(machine: &Machine, holdings: &Holdings, request: &Request, merge: Merge) -> Plan {
     let request = Request { merge, ..request.clone() };
     let (config, assume, surroundings) = (Config::default(), Assume::default(), Surroundings::default());
-    plan(&request, &Facts { machine, config: &config, assume: &assume, holdings, surroundings: &surroundings })
+    plan(
+        &request,
+        &Facts {
+            machine,
+            config: &config,
+            assume: &assume,
+            holdings,
+            surroundings: &surroundings,
+            answers: &Answers::default(),
+        },
+    )
 }
 
 /// Adds what a launch was given to what is held.
