@@ -1,6 +1,7 @@
 //! What is done about leases by hand: `status`, `release`, `gc`.
 
 use crate::cli::{LedgerArgs, ReleaseArgs, StatusArgs};
+use crate::host::units;
 use crate::launch::LOCK_LIMIT;
 use crate::lease::{Entry, Life, recover};
 use crate::{observe, report};
@@ -45,7 +46,16 @@ pub fn release(arguments: &ReleaseArgs) -> anyhow::Result<u8> {
         let pid = alive.lease.as_ref().map_or(0, |lease| lease.header.owner.pid);
         bail!("lease {} is in use (process {pid}): end the workload first", alive.id);
     }
-    recovered(&recover::these(&locked, |entry| called(entry, &arguments.lease))?)
+    let mut done = recover::Recovered::default();
+    let keep = arguments.unit && units::restarts(&arguments.lease);
+    let leases =
+        entries.into_iter().filter(|entry| called(entry, &arguments.lease)).filter_map(|entry| entry.lease.ok());
+    match keep {
+        // Its end is written down, and the time runs for which it is kept.
+        true => done = recover::these(&locked, |entry| called(entry, &arguments.lease))?,
+        false => leases.for_each(|lease| recover::end(&locked, lease, &mut done)),
+    }
+    recovered(&done)
 }
 
 /// `numa-run gc`.

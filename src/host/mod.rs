@@ -7,12 +7,15 @@
 pub mod audit;
 pub mod cgroup;
 pub mod exec;
+pub mod pages;
 pub mod plugin;
 pub mod rights;
 pub mod snapshot;
+pub mod sriov;
 #[allow(unsafe_code)]
 pub mod syscall;
 pub mod undo;
+pub mod units;
 
 use crate::plan::Need;
 use crate::request::MemPolicy;
