@@ -26,7 +26,7 @@ fn main() {
     store(run.path(), &machine, Fingerprint::read(tree.root())).expect("the folder is ours");
     let mut criterion = Criterion::default().configure_from_args();
     criterion.bench_function("snapshot of 256 CPUs, 8 nodes, 192 functions", |bench| {
-        bench.iter(|| load(run.path(), tree.root()).expect("nothing changed"));
+        bench.iter(|| load(run.path(), tree.root(), None).expect("nothing changed"));
     });
     criterion.bench_function("the same machine from sysfs", |bench| bench.iter(|| sysfs::read(tree.root())));
 }

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct Holdings {
     /// CPUs that are held exclusively.
     pub cpus: CpuSet,
+    /// CPUs that some share.
+    pub shared: CpuSet,
     /// MiB by node.
     pub memory: BTreeMap<u32, u64>,
     /// Hugepages by size in KiB and node.
@@ -22,6 +24,16 @@ pub struct Holdings {
 }
 
 impl Holdings {
+    /// These and others. What both of two hold of something countable is added up.
+    pub fn plus(mut self, other: &Holdings) -> Holdings {
+        self.cpus = self.cpus.or(&other.cpus);
+        self.shared = self.shared.or(&other.shared);
+        other.memory.iter().for_each(|(&node, &mib)| add(self.memory.entry(node).or_default(), mib));
+        other.pages.iter().for_each(|(&place, &count)| add(self.pages.entry(place).or_default(), count));
+        self.devices.extend(&other.devices);
+        self
+    }
+
     /// What is held when this is granted too.
     pub fn with(&self, granted: &[Allocation]) -> Holdings {
         let mut held = self.clone();
@@ -40,6 +52,11 @@ impl Holdings {
         }
         held
     }
+}
+
+/// A file may say any number.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }
 
 /// Pages by size and node.
@@ -108,6 +125,7 @@ impl Assume {
             .flat_map(|(size, counts)| counts.iter().map(move |(&node, &pages)| ((size.kib(), node), pages)));
         Holdings {
             cpus: self.held_cpus.clone(),
+            shared: CpuSet::new(),
             memory: self.held_memory.clone(),
             pages: pages.collect(),
             devices: held.map(|device| device.pci).collect(),

@@ -1,21 +1,28 @@
 //! The line itself: observe, place, apply, exec.
 
-use crate::cli::LaunchArgs;
+mod placing;
+mod standby;
+mod transaction;
+
+use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
+use crate::host::audit::TARGET;
+use crate::lease::{self, Header, Held, Identity};
 use crate::observe::{self, Observed};
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
+use crate::rights::Rights;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
-use crate::{host, report};
+use crate::{consult, host, report};
 use anyhow::{Context, bail};
+use placing::Place;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::error::Error;
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Starts the command in place of this process. Comes back only when nothing
 /// was to be started (`--dry-run`).
@@ -24,24 +31,75 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Nothing was started. The exit code of it is [`exit_code`].
 pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
+    let rights = arguments.rights.rights()?;
     check(arguments)?;
     applicable(&request)?;
-    let observed = observe::observe(&request, &arguments.source)?;
-    let plan = plan::plan(&request, &observed.facts());
+    let mut observed = observe::observe(&request, &arguments.source)?;
+    if arguments.dry_run {
+        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
+        let plan = consult::plan(&request, &mut observed)?;
+        let plan = told(arguments, &request, &observed, plan)?;
+        let lease = lease::ledger::new_id(Path::new("/"));
+        return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
+            .context("cannot write the steps");
+    }
+    let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    let place = match request.holds() || arguments.lease.name.is_some() {
+        true => placing::place(arguments, &request, &mut observed, &ledger)?,
+        false => Place::unheld(consult::plan(&request, &mut observed)?),
+    };
+    let plan = told(arguments, &request, &observed, place.plan.clone())?;
+    let lease = lease::ledger::new_id(Path::new("/"));
+    let steps = steps(arguments, &observed, &plan, rights, &lease)?;
+    let header = header(arguments, &place, lease);
+    match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
+}
+
+/// How long a launch waits for another one that is being made.
+pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
+
+/// The plan, if it is one to go by; what there is to be said of it is said.
+fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Plan) -> anyhow::Result<Plan> {
     if arguments.explain {
-        report::say(report::explain(&request, &observed.facts(), &plan));
+        report::say(report::explain(request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
+        if !arguments.dry_run {
+            tracing::info!(target: TARGET, "refused: {refusal}");
+        }
         return Err(refusal.clone().into());
     }
-    let steps = steps(arguments, &observed, &plan)?;
+    if let Some(creation) = plan.creations.first() {
+        bail!(
+            "{creation} would have to be made: not applied by this version yet, and so refused; `numa-run plan` shows the placement"
+        );
+    }
     if !arguments.source.quiet {
         plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
-    if arguments.dry_run {
-        return report::answer(&step::script(&steps)).context("cannot write the steps");
+    Ok(plan)
+}
+
+/// What tells a request from others: a restart under the same name asks for the same.
+fn identified(request: &Request) -> String {
+    let mut hasher = DefaultHasher::new();
+    format!("{request:?}").hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn header(arguments: &LaunchArgs, place: &Place<'_>, lease: String) -> Header {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Header {
+        lease,
+        name: arguments.lease.name.clone(),
+        owner: Identity::own(Path::new("/")),
+        held: Held::by(&place.plan),
+        parent: place.parent.clone(),
+        grace: arguments.lease.grace_seconds(),
+        since: now.as_secs(),
+        command: arguments.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
+        ..Header::default()
     }
-    match apply(&steps, arguments.source.quiet)? {}
 }
 
 /// 125, or 126 and 127 when it was the command that could not be started.
@@ -56,6 +114,7 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.dry_run {
         return Ok(());
     }
+    able(&arguments.rights)?;
     if arguments.source.topology.is_some() {
         bail!(
             "--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run"
@@ -64,6 +123,24 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.source.assume.is_some() {
         bail!(
             "--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run"
+        );
+    }
+    Ok(())
+}
+
+/// Whether this process may become another user, and has the capabilities that it is to leave.
+fn able(rights: &RightsArgs) -> anyhow::Result<()> {
+    let asked = [(rights.user.is_some(), "--user"), (rights.caps.is_some(), "--caps")];
+    let user = nix::unistd::geteuid();
+    if let Some((_, flag)) = asked.iter().find(|(given, _)| *given && !user.is_root()) {
+        bail!(
+            "{flag} needs root, and this is user {user}: start numa-run as root (sudo numa-run ...), or leave it out"
+        );
+    }
+    let missing = rights.caps.map(host::rights::missing).transpose().context("capabilities")?;
+    if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
+        bail!(
+            "--caps: {missing} cannot be given, because this process does not have it (a container or a unit may limit root)"
         );
     }
     Ok(())
@@ -82,8 +159,14 @@ fn applicable(request: &Request) -> anyhow::Result<()> {
     }
 }
 
-fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan) -> anyhow::Result<Vec<Step>> {
-    let start = start(plan);
+fn steps(
+    arguments: &LaunchArgs,
+    observed: &Observed,
+    plan: &Plan,
+    rights: Rights,
+    lease: &str,
+) -> anyhow::Result<Vec<Step>> {
+    let start = start(plan, lease);
     let mut command = arguments.command.clone();
     if arguments.template {
         for word in &mut command {
@@ -92,18 +175,15 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan) -> anyhow::Re
             })?;
         }
     }
-    let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
-    Ok(step::steps(plan, Exec { command, set }))
+    let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
+    set.extend(rights.variables());
+    let unset = rights.unset();
+    Ok(step::steps(plan, rights, Exec { command, set, unset }))
 }
 
-fn start(plan: &Plan) -> Start {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+fn start(plan: &Plan, lease: &str) -> Start {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    Start {
-        lease: format!("{:x}-{:x}", std::process::id(), now.as_nanos()),
-        gpu_uuids: gpu_uuids(plan),
-        inherited: names.collect(),
-    }
+    Start { lease: lease.to_owned(), gpu_uuids: gpu_uuids(plan), inherited: names.collect() }
 }
 
 fn gpu_uuids(plan: &Plan) -> BTreeMap<crate::topology::Bdf, String> {
@@ -112,27 +192,4 @@ fn gpu_uuids(plan: &Plan) -> BTreeMap<crate::topology::Bdf, String> {
         _ => None,
     });
     devices.flatten().filter_map(|device| Some((device.bdf, gpu::uuid(Path::new("/"), device.bdf)?))).collect()
-}
-
-fn apply(steps: &[Step], quiet: bool) -> Result<Infallible, anyhow::Error> {
-    let left_out = |error: &host::StepError| {
-        let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        if !quiet {
-            report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
-        }
-    };
-    let error = match host::apply(steps, left_out) {
-        Ok(never) => match never {},
-        Err(error) => error,
-    };
-    let hint = match &error {
-        host::StepError::Refused { source, .. } if source.raw_os_error() == Some(libc::EPERM) => {
-            Some("forbidden here (seccomp or a missing right)")
-        }
-        _ => None,
-    };
-    match hint {
-        Some(hint) => Err(error).context(hint),
-        None => Err(error.into()),
-    }
 }

@@ -4,10 +4,14 @@ use crate::assume::{Assume, Holdings};
 use crate::cli::SourceArgs;
 use crate::config::{self, Config, VendorDevice};
 use crate::host;
+use crate::lease::{self, Ledger, LedgerError, Life};
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
-use crate::resource::pci;
+use crate::resource::pci::{self, creation};
+use crate::resource::prefer::Answers;
+use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
+use crate::topology::usage::InUse;
 use crate::topology::{Bdf, Machine, NodeMask, PciFunction, TopologySource, caller, probe, sysfs, usage};
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +30,8 @@ pub struct Observed {
     pub holdings: Holdings,
     /// What this process inherited.
     pub surroundings: Surroundings,
+    /// What plugins have answered.
+    pub answers: Answers,
 }
 
 impl Observed {
@@ -37,6 +43,7 @@ impl Observed {
             assume: &self.assume,
             holdings: &self.holdings,
             surroundings: &self.surroundings,
+            answers: &self.answers,
         }
     }
 }
@@ -51,21 +58,50 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
     let assume: Assume = source.assume.as_deref().map(config::read).transpose()?.unwrap_or_default();
     known_assumptions(&assume, &config)?;
     let mut machine = machine(source)?;
+    if let Some(reason) = &machine.unprobed {
+        tracing::debug!("{reason}");
+    }
     if source.topology.is_none() {
         refresh(request, &mut machine);
     }
-    let in_use = match &source.topology {
-        None | Some(TopologySource::Live) => in_use(request, &mut machine, &config, Path::new("/")),
-        Some(TopologySource::Root(root)) => in_use(request, &mut machine, &config, root),
-        Some(TopologySource::Xml(_) | TopologySource::Synthetic(_)) => BTreeMap::new(),
+    let uses = match &source.topology {
+        None | Some(TopologySource::Live) => uses(request, &mut machine, &config, Path::new("/")),
+        Some(TopologySource::Root(root)) => uses(request, &mut machine, &config, root),
+        Some(TopologySource::Xml(_) | TopologySource::Synthetic(_)) => Uses::default(),
     };
     let machine = assume.on(machine);
     let mut surroundings = match &source.topology {
         None => surroundings(request, &machine, &config)?,
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
     };
-    surroundings.in_use = in_use;
-    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings })
+    uses.into(&mut surroundings);
+    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings, ..Observed::default() })
+}
+
+impl Observed {
+    /// Reads again what may have moved while the ledger's lock was waited for.
+    pub fn look_again(&mut self, request: &Request) {
+        refresh(request, &mut self.machine);
+        uses(request, &mut self.machine, &self.config, Path::new("/")).into(&mut self.surroundings);
+    }
+}
+
+/// The ledger that launches of this user go by.
+pub fn ledger(run_dir: Option<&Path>) -> Ledger {
+    Ledger::find(run_dir, &own_run_dir())
+}
+
+/// What the leases hold, for who only looks: nothing of it on another machine.
+///
+/// # Errors
+/// The ledger is there and cannot be read.
+pub fn held(source: &SourceArgs) -> Result<Holdings, LedgerError> {
+    if source.topology.is_some() {
+        return Ok(Holdings::default());
+    }
+    let entries = ledger(source.run_dir.as_deref()).entries()?;
+    let live = entries.iter().filter(|entry| entry.life == Life::Alive).filter_map(|entry| entry.lease.as_ref().ok());
+    Ok(lease::holdings(live))
 }
 
 /// The machine that is named, else this one.
@@ -86,14 +122,16 @@ fn this_machine(run_dir: Option<&Path>) -> anyhow::Result<Machine> {
         Some(_) => vec![own.clone()],
         None => vec![PathBuf::from(RUN_DIR), own.clone()],
     };
+    let probe = Probe::find();
+    let program = probe.as_ref().map(Probe::program);
     for folder in &folders {
-        match snapshot::load(folder, Path::new("/")) {
+        match snapshot::load(folder, Path::new("/"), program) {
             Ok(machine) => return Ok(machine),
             Err(discard) => tracing::debug!("snapshot in {}: {discard}", folder.display()),
         }
     }
-    let fingerprint = Fingerprint::read(Path::new("/"));
-    let machine = probe::machine(&TopologySource::Live)?;
+    let fingerprint = Fingerprint::read(Path::new("/")).with_probe(program);
+    let machine = probe::read(probe.as_ref(), &TopologySource::Live)?;
     if let Err(error) = host::snapshot::store(&own, &machine, fingerprint) {
         tracing::debug!("no snapshot in {}: {error}", own.display());
     }
@@ -168,21 +206,41 @@ fn known_assumptions(assume: &Assume, config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// What the host uses of the devices that the request may get.
-fn in_use(request: &Request, machine: &mut Machine, config: &Config, root: &Path) -> BTreeMap<Bdf, String> {
+/// What the host does with devices, and why they cannot be had or make nothing.
+#[derive(Debug, Default)]
+struct Uses {
+    in_use: InUse,
+    no_vfs: InUse,
+}
+
+impl Uses {
+    fn into(self, surroundings: &mut Surroundings) {
+        surroundings.in_use = self.in_use;
+        surroundings.no_vfs = self.no_vfs;
+    }
+}
+
+/// What the host does with the devices that the request may get, and with those that may make some for it.
+fn uses(request: &Request, machine: &mut Machine, config: &Config, root: &Path) -> Uses {
     if request.devices.is_empty() {
-        return BTreeMap::new();
+        return Uses::default();
     }
     let concerned = pci::concerned(request, config, machine);
+    let makers = creation::makers(request, config, machine);
     let moved = machine.pci.iter_mut().filter(|function| {
-        let parent = function.physical_function;
-        concerned.contains(&function.bdf) || parent.is_some_and(|parent| concerned.contains(&parent))
+        let known = |bdf: &Bdf| concerned.contains(bdf) || makers.contains(bdf);
+        known(&function.bdf) || function.physical_function.as_ref().is_some_and(known)
     });
     moved.for_each(|function| sysfs::refresh_function(function, root));
     let live = root == Path::new("/");
     let addressed = if live { usage::addressed() } else { BTreeSet::new() };
-    let wanted: Vec<&PciFunction> = machine.pci.iter().filter(|function| concerned.contains(&function.bdf)).collect();
-    usage::read(root, machine, &wanted, &addressed)
+    let these = |wanted: &BTreeSet<Bdf>| -> Vec<&PciFunction> {
+        machine.pci.iter().filter(|function| wanted.contains(&function.bdf)).collect()
+    };
+    Uses {
+        in_use: usage::read(root, machine, &these(&concerned), &addressed),
+        no_vfs: usage::barred(root, machine, &these(&makers), &addressed),
+    }
 }
 
 fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow::Result<Surroundings> {
@@ -195,6 +253,8 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         memory_nodes: memory_nodes(machine),
         root: nix::unistd::geteuid().is_root(),
         in_use: BTreeMap::new(),
+        inside: None,
+        no_vfs: BTreeMap::new(),
     })
 }
 

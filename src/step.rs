@@ -1,14 +1,23 @@
 //! One change as data: what it is, and how it prints as a shell line.
 
+use crate::host::audit::TARGET;
 use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
+use crate::rights::Rights;
 use crate::topology::{CpuSet, NodeMask};
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
-/// One change. What it sets is the process's own and survives exec.
+/// One change. All but the first kind set what is the process's own and survives exec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// A change to the host, which is undone when the workload has ended.
+    Host(Change),
+    /// Moving into a cgroup, which the children inherit.
+    Join(PathBuf),
     /// `sched_setaffinity`.
     Affinity(CpuSet),
     /// `set_mempolicy` with a mode over nodes.
@@ -20,8 +29,68 @@ pub enum Step {
         /// Whether the workload may start without it.
         need: Need,
     },
+    /// Giving up rights for good.
+    Rights(Rights),
     /// Becoming the workload.
     Exec(Exec),
+}
+
+/// A change to the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A cgroup of the lease's own.
+    Group(Group),
+}
+
+/// A cgroup with its cpuset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// `cpuset.cpus`; empty: those of the group above.
+    pub cpus: CpuSet,
+    /// `cpuset.mems`; empty: those of the group above.
+    pub mems: NodeMask,
+}
+
+/// What undoes a change to the host. It is written down before the change is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Undo {
+    /// Removing a cgroup.
+    RemoveGroup(PathBuf),
+    /// Writing an old value back into a file that still has ours.
+    Restore {
+        /// The file.
+        file: PathBuf,
+        /// What it had.
+        old: String,
+        /// What we wrote.
+        ours: String,
+    },
+}
+
+impl fmt::Display for Undo {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Undo::RemoveGroup(folder) => write!(out, "rmdir {}", folder.display()),
+            Undo::Restore { file, old, .. } => write!(out, "write {old} to {}", file.display()),
+        }
+    }
+}
+
+impl Undo {
+    /// Says for the journal of the system which change is about to be made.
+    pub fn announce(&self, lease: &str) {
+        match self {
+            Undo::RemoveGroup(folder) => {
+                tracing::info!(target: TARGET, lease, file = %folder.display(), "a group is made");
+            }
+            Undo::Restore { file, old, ours } => {
+                tracing::info!(target: TARGET, lease, file = %file.display(), old, new = ours, "a file is changed");
+            }
+        }
+    }
 }
 
 /// The workload.
@@ -31,10 +100,12 @@ pub struct Exec {
     pub command: Vec<OsString>,
     /// Variables set besides those that were inherited.
     pub set: Vec<(String, OsString)>,
+    /// Variables that are not inherited.
+    pub unset: Vec<String>,
 }
 
 /// The steps of a plan that was admitted, in order.
-pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
+pub fn steps(plan: &Plan, rights: Rights, exec: Exec) -> Vec<Step> {
     let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
     let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
     let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes, need }| Step::MemoryPolicy {
@@ -43,30 +114,36 @@ pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
         need,
     });
     let affinity = affinity.or(shared_only).map(Step::Affinity);
-    affinity.into_iter().chain(memory).chain([Step::Exec(exec)]).collect()
+    // Everything before may need the rights.
+    let rights = (!rights.are_kept()).then_some(Step::Rights(rights));
+    affinity.into_iter().chain(memory).chain(rights).chain([Step::Exec(exec)]).collect()
 }
 
 impl Step {
     /// A line for a shell that does the same, as far as common tools can.
     pub fn shell(&self) -> String {
         match self {
+            Step::Host(change) => change.shell(),
+            Step::Join(folder) => format!("echo $$ > {}", quoted(folder.join("cgroup.procs").as_os_str())),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
+            Step::Rights(rights) => rights.shell(),
             Step::Exec(exec) => exec.shell(),
         }
     }
 }
 
-/// A whole script. The memory policy becomes a prefix of the last line, because
-/// a shell cannot set its own.
+/// A whole script. Memory policy and rights become prefixes of the last line,
+/// because a shell cannot set its own.
 pub fn script(steps: &[Step]) -> String {
     let mut lines = Vec::new();
     let mut prefix = String::new();
     for step in steps {
         match step {
-            Step::MemoryPolicy { .. } => prefix = step.shell() + " ",
-            Step::Affinity(_) => lines.push(step.shell()),
+            Step::MemoryPolicy { .. } | Step::Rights(_) => prefix = prefix + &step.shell() + " ",
+            Step::Host(_) | Step::Join(_) | Step::Affinity(_) => lines.push(step.shell()),
             Step::Exec(exec) => {
+                lines.extend(exec.unset.iter().map(|name| format!("unset {name}")));
                 lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
                 lines.push(format!("exec {prefix}{}", exec.shell()));
             }
@@ -84,6 +161,18 @@ fn memory_line(mode: MemPolicy, nodes: &NodeMask) -> String {
         MemPolicy::WeightedInterleave => format!("numactl --weighted-interleave={nodes} --"),
         MemPolicy::Local => "numactl --localalloc --".to_owned(),
         MemPolicy::Default => "numactl --all --".to_owned(),
+    }
+}
+
+impl Change {
+    fn shell(&self) -> String {
+        let Change::Group(Group { folder, cpus, mems }) = self;
+        let set = |file: &str, value: String| {
+            let file = quoted(folder.join(file).as_os_str());
+            if value.is_empty() { String::new() } else { format!("\necho {value} > {file}") }
+        };
+        let mkdir = format!("mkdir {}", quoted(folder.as_os_str()));
+        mkdir + &set("cpuset.cpus", cpus.to_string()) + &set("cpuset.mems", mems.to_string())
     }
 }
 

@@ -86,6 +86,23 @@ fn cpus_belong_to_ordinary_memory_before_any_other() {
 }
 
 #[test]
+fn memory_is_hbm_next_to_cpus_too_where_there_is_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hbm.xml");
+    let text = fs::read_to_string(guest_file("topo4.xml")).unwrap();
+    let node = "<object type=\"NUMANode\"";
+    assert_eq!(text.matches(node).count(), 4);
+    fs::write(&file, text.replace(node, &format!("{node} subtype=\"HBM\""))).unwrap();
+    let machine = xml(&file);
+    assert_eq!(machine.cpu_nodes().to_string(), "0-3");
+    assert!(machine.nodes.iter().all(|node| node.memory == MemoryKind::Hbm));
+    let mut plan = Command::new(env!("CARGO_BIN_EXE_numa-run"));
+    plan.args(["plan", "--config", "/dev/null", "--cpus", "2", "--memory", "100M", "--mem-kind", "hbm", "--topology"]);
+    let said = String::from_utf8(plan.arg(file).output().unwrap().stdout).unwrap();
+    assert!(said.starts_with("admitted by best-effort: aligned"), "{said}");
+}
+
+#[test]
 fn an_export_of_hwloc_3_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.xml");
@@ -164,14 +181,14 @@ fn without_a_probe_this_host_is_read_from_sysfs_and_an_export_is_not_read() {
     let machine = probe::read(None, &TopologySource::Live).unwrap();
     assert!(machine.hwloc.is_none());
     assert_eq!(
-        machine.warnings.last().map(String::as_str),
+        machine.unprobed.as_deref(),
         Some("numa-run-probe is not installed: read from sysfs alone, without libhwloc")
     );
     let error = probe::read(None, &TopologySource::Xml("a.xml".into())).unwrap_err().to_string();
     assert!(error.starts_with("a.xml can be read by numa-run-probe only, which is not installed"), "{error}");
     let (_folder, broken) = stand_in("kill -ABRT $$");
     let machine = probe::read(Some(&Probe::at(broken, Duration::from_secs(10))), &TopologySource::Live).unwrap();
-    assert!(machine.warnings.last().unwrap().contains("died of signal 6 (SIGABRT)"), "{:?}", machine.warnings);
+    assert!(machine.unprobed.as_ref().unwrap().contains("died of signal 6 (SIGABRT)"), "{:?}", machine.unprobed);
 }
 
 #[test]
@@ -195,6 +212,7 @@ fn this_host_is_what_sysfs_says_and_names_its_libhwloc() {
     assert!(machine.hwloc.as_deref().is_some_and(|version| version.starts_with("2.")));
     assert!(machine.hwloc_library.is_some_and(|path| path.is_file()));
     assert!(machine.warnings.iter().all(|warning| !warning.contains("libhwloc")), "{:?}", machine.warnings);
+    assert_eq!(machine.unprobed, None);
 }
 
 #[test]

@@ -28,8 +28,8 @@ impl Kept {
         let tree = Tree::of(&[(0, "0-3", 1024, "10 21"), (1, "4-7", 1024, "21 10")]);
         tree.pci("pci0000:00", "0000:00:03.0", "0x020000", 1, "4-7").pages(0, 2048, 8, 8);
         tree.file("../proc/sys/kernel/random/boot_id", "0ee5a8b4");
-        tree.file("../libhwloc.so.15", "a library");
-        let before = Fingerprint::read(tree.root());
+        tree.file("../libhwloc.so.15", "a library").file("../numa-run-probe", "a probe");
+        let before = Fingerprint::read(tree.root()).with_probe(Some(&tree.root().join("numa-run-probe")));
         let mut machine = sysfs::read(tree.root()).unwrap();
         machine.hwloc_library = Some(tree.root().join("libhwloc.so.15"));
         let run = tempfile::tempdir().unwrap();
@@ -38,7 +38,11 @@ impl Kept {
     }
 
     fn load(&self) -> Result<Machine, Discard> {
-        load(self.run.path(), self.tree.root())
+        self.load_with("numa-run-probe")
+    }
+
+    fn load_with(&self, probe: &str) -> Result<Machine, Discard> {
+        load(self.run.path(), self.tree.root(), Some(&self.tree.root().join(probe)))
     }
 
     fn reason(&self) -> String {
@@ -102,7 +106,7 @@ fn a_truncated_one_is_damaged() {
 fn one_of_a_newer_version_is_left_alone() {
     let kept = Kept::new();
     kept.rewrite(|bytes| bytes[8] += 1);
-    assert_eq!(kept.reason(), "the snapshot was written by another version (format 4)");
+    assert_eq!(kept.reason(), "the snapshot was written by another version (format 6)");
 }
 
 #[test]
@@ -114,18 +118,31 @@ fn one_from_an_earlier_boot_is_discarded() {
 
 #[test]
 fn each_change_of_the_machine_is_noticed() {
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Change); 8] = [
         ("online CPUs", |tree| _ = tree.file("devices/system/cpu/online", "0-6")),
         ("isolated CPUs", |tree| _ = tree.file("devices/system/cpu/isolated", "3")),
         ("online nodes", |tree| _ = tree.file("devices/system/node/online", "0")),
         ("PCI functions", |tree| _ = tree.pci("pci0000:00", "0000:00:04.0", "0x020000", 1, "4-7")),
+        ("GPU drivers", |tree| _ = tree.file("class/kfd/kfd/topology/generation_id", "2")),
+        ("GPU drivers", |tree| _ = tree.file("../proc/driver/nvidia/version", "580")),
         ("libhwloc", |tree| _ = tree.file("../libhwloc.so.15", "a newer library")),
+        ("numa-run-probe", |tree| _ = tree.file("../numa-run-probe", "a newer probe")),
     ];
     for (part, change) in changes {
         let kept = Kept::new();
         change(&kept.tree);
         assert_eq!(kept.reason(), format!("the snapshot is out of date: {part} changed"));
     }
+}
+
+#[test]
+fn one_that_was_made_without_the_probe_serves_until_there_is_one() {
+    let kept = Kept::new();
+    store(kept.run.path(), &kept.machine, Fingerprint::read(kept.tree.root())).unwrap();
+    assert_eq!(kept.load_with("no-such-probe").unwrap(), kept.machine);
+    assert_eq!(kept.reason(), "the snapshot is out of date: numa-run-probe changed");
+    let probed = Kept::new();
+    assert_eq!(probed.load_with("no-such-probe").unwrap(), probed.machine, "another one's probe saw more");
 }
 
 #[test]

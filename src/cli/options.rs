@@ -89,6 +89,9 @@ pub struct RequestArgs {
     #[arg(value_parser = device_node)]
     pub device_node: Vec<(FunctionName, u32)>,
 
+    /// Let virtual functions be made where there are none: as many as the configuration says, else all that there can be
+    #[arg(long, help_heading = "How", hide_env = true, env = "NUMA_RUN_CREATE_VFS", value_parser = yes())]
+    pub create_vfs: bool,
     /// How CPUs are picked: full-cores, spread-nodes, spread-cores, align-socket, prefer-l3, strict-reservation
     #[arg(
         long,
@@ -170,6 +173,7 @@ impl RequestArgs {
             hugepages: self.hugepage_requests()?,
             mempolicy: self.mempolicy,
             devices: self.devices.0.clone(),
+            create_vfs: self.create_vfs,
             members: self.members.map(|count| Members { count, scope: self.scope.unwrap_or_default() }),
             policy: self.policy,
             merge: self.merge,

@@ -4,16 +4,20 @@
 //! less than it was told.
 #![allow(clippy::disallowed_methods)] // This is where the effects live.
 
+pub mod audit;
+pub mod cgroup;
 pub mod exec;
+pub mod plugin;
+pub mod rights;
 pub mod snapshot;
 #[allow(unsafe_code)]
 pub mod syscall;
+pub mod undo;
 
 use crate::plan::Need;
 use crate::request::MemPolicy;
-use crate::step::Step;
+use crate::step::{Change, Step, Undo};
 use crate::topology::{CpuSet, NodeMask};
-use std::convert::Infallible;
 use std::io;
 
 /// A step that could not be done.
@@ -35,6 +39,9 @@ pub enum StepError {
         /// What was read back.
         found: String,
     },
+    /// What undoes a step could not be written down, so that it was not done.
+    #[error("cannot record the launch")]
+    Journal(#[source] io::Error),
     /// The workload cannot be started.
     #[error(transparent)]
     Exec(#[from] exec::ExecError),
@@ -60,22 +67,45 @@ impl StepError {
     }
 }
 
-/// Does the steps in order; the last one becomes the workload, so it returns
-/// only with an error. What the steps before exec set belongs to this process
-/// alone and ends with it. `left_out` hears of a step that was not asked for
-/// and is forbidden here.
-pub fn apply(steps: &[Step], left_out: impl Fn(&StepError)) -> Result<Infallible, StepError> {
-    for step in steps {
-        match step {
-            Step::Affinity(cpus) => affinity(cpus)?,
-            Step::MemoryPolicy { mode, nodes, need } => match memory_policy(*mode, nodes) {
-                Err(error) if *need == Need::May && error.is_forbidden() => left_out(&error),
-                other => other?,
-            },
-            Step::Exec(exec) => return Err(exec::exec(exec).into()),
+/// Does a step that may come before exec. What undoes it goes to `journal`
+/// first. `left_out` hears of a step that was not asked for and is forbidden here.
+///
+/// # Errors
+/// It was not done, or not wholly: what the journal has is to be undone.
+pub fn apply(
+    step: &Step,
+    journal: &mut dyn FnMut(Undo) -> io::Result<()>,
+    left_out: &mut dyn FnMut(&StepError),
+) -> Result<(), StepError> {
+    match step {
+        Step::Host(change) => {
+            journal(undo_of(change)).map_err(StepError::Journal)?;
+            make(change)
         }
+        Step::Join(folder) => cgroup::join(folder),
+        Step::Affinity(cpus) => affinity(cpus),
+        Step::MemoryPolicy { mode, nodes, need } => match memory_policy(*mode, nodes) {
+            Err(error) if *need == Need::May && error.is_forbidden() => {
+                left_out(&error);
+                Ok(())
+            }
+            other => other,
+        },
+        Step::Rights(rights) => rights::give_up(rights),
+        Step::Exec(exec) => Err(exec::exec(exec).into()),
     }
-    Err(exec::ExecError::nothing().into())
+}
+
+fn undo_of(change: &Change) -> Undo {
+    match change {
+        Change::Group(group) => Undo::RemoveGroup(group.folder.clone()),
+    }
+}
+
+fn make(change: &Change) -> Result<(), StepError> {
+    match change {
+        Change::Group(group) => cgroup::make(group),
+    }
 }
 
 fn affinity(cpus: &CpuSet) -> Result<(), StepError> {

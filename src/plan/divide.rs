@@ -13,7 +13,7 @@ use crate::hint::policy::Policy;
 use crate::hint::relative::{Kind, Problem, Resource, solve};
 use crate::resource::cpu::{CpuLayout, CpuOptions, take};
 use crate::resource::pci::class::Class;
-use crate::resource::prefer::{self, Nearness, Party};
+use crate::resource::prefer::{self, Group, Nearness, Party};
 use crate::resource::{Allocation, Device, Grant, Granted};
 use crate::topology::{CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
@@ -159,10 +159,13 @@ impl<'a> Rest<'a> {
         let party = |(left, units): (&Allocation, &Units)| {
             let Granted::Devices(grant) = &left.granted else { return Party::default() };
             let lead = |device: &Device| device.node.map(|node| self.lead(node));
-            let free: Vec<(Device, Option<u32>)> =
-                grant.devices.iter().map(|device| (device.clone(), lead(device))).collect();
+            // Whether they have to be made makes no difference any more: all of them are granted.
+            let group = |device: &Device| lead(device).map(|lead| (false, lead));
+            let free: Vec<(Device, Group)> =
+                grant.devices.iter().map(|device| (device.clone(), group(device))).collect();
             let of = |(lead, &count): (&Option<u32>, &u64)| {
-                let here = free.iter().filter(move |(_, other)| other == lead).map(|(device, _)| device.clone());
+                let group = lead.map(|lead| (false, lead));
+                let here = free.iter().filter(move |(_, other)| *other == group).map(|(device, _)| device.clone());
                 here.take(count as usize).collect::<Vec<_>>()
             };
             let chosen = units.iter().flat_map(of).collect();

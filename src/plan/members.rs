@@ -6,8 +6,9 @@ use super::{
 };
 use crate::hint::policy::Policy;
 use crate::request::{Members, Request, Scope};
+use crate::resource::pci::creation::Creation;
 use crate::resource::{Allocation, Granted, Situation};
-use crate::topology::NodeMask;
+use crate::topology::{Bdf, NodeMask};
 use std::collections::BTreeMap;
 
 /// Members whose own remarks are told one by one.
@@ -66,10 +67,24 @@ fn collected(members: Vec<Plan>) -> Plan {
         memory: members.iter().map(|plan| plan.memory.clone()).reduce(both).flatten(),
         remarks: told(&members),
         left_out: first.left_out.clone(),
+        creations: creations(&members),
+        // What later members ask depends on what the ones before them get.
+        questions: members
+            .iter()
+            .map(|plan| plan.questions.clone())
+            .find(|asked| !asked.is_empty())
+            .unwrap_or_default(),
         refusal: None,
         members_before: 0,
         members,
     }
+}
+
+/// A port makes all of its virtual functions at once, for whichever members.
+fn creations(members: &[Plan]) -> Vec<Creation> {
+    let all = members.iter().flat_map(|plan| &plan.creations);
+    let by_port: BTreeMap<Bdf, &Creation> = all.map(|creation| (creation.physical_function, creation)).collect();
+    by_port.into_values().cloned().collect()
 }
 
 fn both(a: Option<MemoryBinding>, b: Option<MemoryBinding>) -> Option<MemoryBinding> {

@@ -18,7 +18,9 @@ pub use refusal::{Refusal, RefusalKind};
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::request::{Merge, Request};
-use crate::resource::{self, Allocation, Granted, Offer, Situation};
+use crate::resource::pci::creation::{self, Creation};
+use crate::resource::prefer::{Answers, Question};
+use crate::resource::{self, Allocation, Grant, Granted, Offer, Situation};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 
@@ -35,6 +37,8 @@ pub struct Facts<'a> {
     pub holdings: &'a Holdings,
     /// What this process inherited.
     pub surroundings: &'a Surroundings,
+    /// What plugins have answered to the questions of an earlier plan.
+    pub answers: &'a Answers,
 }
 
 /// What the launching process inherited; nothing of it for another machine.
@@ -50,6 +54,10 @@ pub struct Surroundings {
     pub root: bool,
     /// Devices that cannot be had, and why.
     pub in_use: BTreeMap<Bdf, String>,
+    /// The lease that is divided, or taken again: nothing outside of it is there.
+    pub inside: Option<Holdings>,
+    /// Functions on which no virtual functions are to be made, and why.
+    pub no_vfs: BTreeMap<Bdf, String>,
 }
 
 /// What was decided.
@@ -86,10 +94,15 @@ pub struct Plan {
     pub shared_cpus: CpuSet,
     /// Where the workload's memory comes from.
     pub memory: Option<MemoryBinding>,
+    /// Virtual functions that have to be made first.
+    pub creations: Vec<Creation>,
     /// What is to be said: what is not aligned, and why.
     pub remarks: Vec<String>,
     /// Devices that would have served but cannot be had, one sentence each.
     pub left_out: Vec<String>,
+    /// What plugins are to be asked: planned again with the answers, the launch
+    /// may get other devices, as many from the same nodes.
+    pub questions: Vec<Question>,
     /// Why the launch may not go on.
     pub refusal: Option<Refusal>,
 }
@@ -119,6 +132,14 @@ impl Plan {
     pub fn cpus(&self) -> Option<&CpuSet> {
         self.allocations.iter().find_map(|allocation| match &allocation.granted {
             Granted::Cpus(cpus) => Some(cpus),
+            _ => None,
+        })
+    }
+
+    /// The devices of each request for some.
+    pub fn devices(&self) -> impl Iterator<Item = &Grant> {
+        self.allocations.iter().filter_map(|allocation| match &allocation.granted {
+            Granted::Devices(grant) => Some(grant),
             _ => None,
         })
     }
@@ -159,7 +180,7 @@ fn place_one(request: &Request, facts: &Facts<'_>) -> Plan {
 }
 
 fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a>, Refusal> {
-    let Facts { machine, config, assume, holdings, surroundings } = *facts;
+    let Facts { machine, config, assume, holdings, surroundings, answers } = *facts;
     refusal::unknown_nodes(request, facts)?;
     refusal::unknown_classes(request, config)?;
     let pool = pool::pool(request, machine, config, surroundings)?;
@@ -168,11 +189,15 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         config,
         assume,
         holdings,
-        pool: pool.exclusive,
+        pool: surroundings.inside.as_ref().map_or(pool.exclusive.clone(), |inside| pool.exclusive.and(&inside.cpus)),
         shared: pool.shared,
+        inside: surroundings.inside.as_ref(),
         memory_nodes: surroundings.memory_nodes.clone(),
         stated: refusal::stated_nodes(request, facts)?,
         in_use: &surroundings.in_use,
+        create_vfs: request.create_vfs,
+        no_vfs: &surroundings.no_vfs,
+        answers,
     })
 }
 
@@ -207,7 +232,13 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
+    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
+    plan.remarks.extend(warnings);
     plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
+    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
+    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
+    plan.remarks.extend(warnings);
     plan.remarks.extend(isolated(facts.machine, &plan));
     plan.remarks.extend(rounded(request));
     plan
@@ -251,5 +282,6 @@ fn follow_up(request: &Request, situation: &Situation<'_>, plan: &mut Plan) -> R
     }
     plan.pool = situation.pool.minus(&situation.holdings.cpus);
     plan.memory = binding::binding(request, situation, plan);
+    plan.creations = creation::creations(plan.allocations.iter().map(|allocation| &allocation.granted), situation);
     refusal::no_nodes(request, plan)
 }

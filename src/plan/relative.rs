@@ -67,10 +67,14 @@ fn solved(
         let names = plan.resources.iter().map(|said| said.resource.clone());
         let units: Units = names.zip(by_node(problem, &solution)).collect();
         // Where whole cores of different widths do not add up to the numbers, the span stands.
-        let take =
-            |provider: &dyn HintProvider| provider.allocate_on(&units).or_else(|_| provider.allocate(span.as_ref()));
+        let take = |provider: &dyn HintProvider, kind: Kind| match kind {
+            // Without alignment no node is better than another, and a preference may take any device.
+            Kind::Devices if !problem.policy.seeks_alignment() => provider.allocate(None),
+            _ => provider.allocate_on(&units).or_else(|_| provider.allocate(span.as_ref())),
+        };
+        let kinds = providers.iter().zip(&problem.resources);
         let allocations: Result<Vec<Allocation>, Shortage> =
-            providers.iter().map(|provider| take(provider.as_ref())).collect();
+            kinds.map(|(provider, resource)| take(provider.as_ref(), resource.kind)).collect();
         let given = allocations.as_deref().unwrap_or_default();
         let broken = given
             .iter()
@@ -101,7 +105,7 @@ fn promised(
     at: usize,
     given: &Allocation,
 ) -> Option<(usize, u64)> {
-    if problem.resources[at].kind != Kind::Devices {
+    if problem.resources[at].kind != Kind::Devices || !problem.policy.seeks_alignment() {
         return None;
     }
     let on = |lead: u32| -> u64 {

@@ -3,6 +3,8 @@
 pub mod explain;
 pub mod json;
 pub mod plan;
+pub mod question;
+pub mod status;
 pub mod topo;
 pub mod words;
 
@@ -28,6 +30,12 @@ pub fn answer(text: &str) -> io::Result<()> {
 /// Says something on stderr. Nobody may be there to hear it, which stops nothing.
 pub fn say(text: impl Display) {
     let _ = write!(io::stderr(), "{text}");
+}
+
+/// An error with its causes, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }
 
 /// A plain table: aligned columns, no lines.

@@ -37,8 +37,12 @@ pub fn text(machine: &Machine) -> String {
     out += &super::text(&table);
     out += &others(machine);
     out += &devices(machine);
-    machine.warnings.iter().for_each(|warning| out += &format!("warning: {warning}\n"));
+    warnings(machine).for_each(|warning| out += &format!("warning: {warning}\n"));
     out
+}
+
+fn warnings(machine: &Machine) -> impl Iterator<Item = &String> {
+    machine.warnings.iter().chain(&machine.unprobed)
 }
 
 /// CPUs that no node holds, offline ones, isolated ones.
@@ -113,7 +117,7 @@ pub fn json(machine: &Machine) -> Value {
         "cpus": machine.cpus,
         "pci": machine.pci.iter().map(pci_json).collect::<Vec<_>>(),
         "links": machine.links,
-        "warnings": machine.warnings,
+        "warnings": warnings(machine).collect::<Vec<_>>(),
     })
 }
 
@@ -142,6 +146,7 @@ fn pci_json(function: &crate::topology::PciFunction) -> Value {
         "driver": function.driver,
         "interfaces": function.interfaces,
         "physical_function": function.physical_function,
+        "sriov": function.sriov.map(|sriov| json!({"total": sriov.total, "made": sriov.made})),
         "above": function.above,
     })
 }

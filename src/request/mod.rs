@@ -30,6 +30,8 @@ pub struct Request {
     pub mempolicy: Option<MemPolicy>,
     /// Devices, in the order of the classes; each one has a label of its own.
     pub devices: Vec<DeviceRequest>,
+    /// True where virtual functions may be made for them.
+    pub create_vfs: bool,
     /// Members that each get all of it; none: it is for the command as a whole.
     pub members: Option<Members>,
     /// Who is admitted.
@@ -48,6 +50,14 @@ pub struct Request {
     pub isolated: Option<Isolated>,
     /// Nodes that the user states for devices whose firmware does not say.
     pub device_nodes: Vec<(FunctionName, u32)>,
+}
+
+impl Request {
+    /// True when something is asked for that other launches must keep off.
+    pub fn holds(&self) -> bool {
+        let memory = self.memory.as_ref().is_some_and(|memory| memory.mib.is_some());
+        self.cpus.is_some() || self.shared_cpus > 0 || memory || !self.hugepages.is_empty() || !self.devices.is_empty()
+    }
 }
 
 /// CPUs asked for.

@@ -17,10 +17,13 @@ use std::path::{Path, PathBuf};
 pub const FILE: &str = "machine.snapshot";
 
 const MAGIC: &[u8; 8] = b"numa-run";
-const VERSION: u32 = 3;
+const VERSION: u32 = 5;
 
 /// No machine's snapshot is longer: a file with a hole must not be read into memory.
 const LARGEST: u64 = 64 << 20;
+
+/// Files that change when a driver of GPUs comes, goes or sees other GPUs.
+const DRIVERS: [&str; 2] = ["sys/class/kfd/kfd/topology/generation_id", "proc/driver/nvidia/version"];
 
 /// Why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]
@@ -70,11 +73,15 @@ pub struct Fingerprint {
     functions: u32,
     /// Sum of the checksums of the functions' addresses: sysfs lists them in no order.
     addresses: u64,
-    library: Option<Library>,
+    /// What the drivers of GPUs say of themselves: links between GPUs come from them.
+    drivers: String,
+    library: Option<ProgramFile>,
+    probe: Option<ProgramFile>,
 }
 
+/// A file of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Library {
+struct ProgramFile {
     path: PathBuf,
     size: u64,
     modified: (i64, i64),
@@ -93,13 +100,21 @@ impl Fingerprint {
             nodes: text("sys/devices/system/node/online"),
             functions,
             addresses,
+            drivers: DRIVERS.map(text).concat(),
             library: None,
+            probe: None,
         }
     }
 
     /// The same with the libhwloc that read the machine.
     pub fn with_library(mut self, path: Option<&Path>) -> Fingerprint {
-        self.library = path.and_then(library);
+        self.library = path.and_then(program_file);
+        self
+    }
+
+    /// The same with the probe that is installed, whether or not it gave an answer.
+    pub fn with_probe(mut self, path: Option<&Path>) -> Fingerprint {
+        self.probe = path.and_then(program_file);
         self
     }
 
@@ -110,7 +125,10 @@ impl Fingerprint {
             (self.isolated != now.isolated, "isolated CPUs"),
             (self.nodes != now.nodes, "online nodes"),
             ((self.functions, self.addresses) != (now.functions, now.addresses), "PCI functions"),
+            (self.drivers != now.drivers, "GPU drivers"),
             (self.library != now.library, "libhwloc"),
+            // Who has no probe takes what another one's saw.
+            (now.probe.is_some() && self.probe != now.probe, "numa-run-probe"),
         ];
         if self.boot != now.boot {
             return Some(Discard::Boot);
@@ -124,9 +142,9 @@ fn functions(folder: &Path) -> (u32, u64) {
     names.fold((0, 0), |(count, sum), name| (count + 1, sum + u64::from(crc32fast::hash(name.as_bytes()))))
 }
 
-fn library(path: &Path) -> Option<Library> {
+fn program_file(path: &Path) -> Option<ProgramFile> {
     let file = fs::metadata(path).ok()?;
-    Some(Library { path: path.to_owned(), size: file.size(), modified: (file.mtime(), file.mtime_nsec()) })
+    Some(ProgramFile { path: path.to_owned(), size: file.size(), modified: (file.mtime(), file.mtime_nsec()) })
 }
 
 /// The snapshot's bytes. Writing them is [`crate::host::snapshot::store`]'s.
@@ -137,7 +155,8 @@ pub fn encode(machine: &Machine, fingerprint: &Fingerprint) -> Result<Vec<u8>, p
 }
 
 /// The Machine kept in a run directory, if it may be used for the machine under this root.
-pub fn load(dir: &Path, root: &Path) -> Result<Machine, Discard> {
+/// `probe` is the one that would read it anew.
+pub fn load(dir: &Path, root: &Path, probe: Option<&Path>) -> Result<Machine, Discard> {
     let bytes = trusted(&dir.join(FILE))?;
     let body = body(&bytes)?;
     let (version, rest) = postcard::take_from_bytes::<&str>(body).map_err(|_| Discard::Foreign)?;
@@ -145,7 +164,8 @@ pub fn load(dir: &Path, root: &Path) -> Result<Machine, Discard> {
         return Err(Discard::Version(version.to_owned()));
     }
     let (kept, rest) = postcard::take_from_bytes::<Fingerprint>(rest).map_err(|_| Discard::Foreign)?;
-    let now = Fingerprint::read(root).with_library(kept.library.as_ref().map(|library| library.path.as_path()));
+    let library = kept.library.as_ref().map(|library| library.path.as_path());
+    let now = Fingerprint::read(root).with_library(library).with_probe(probe);
     match kept.differs(&now) {
         Some(reason) => Err(reason),
         None => postcard::from_bytes(rest).map_err(|_| Discard::Foreign),

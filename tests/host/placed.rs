@@ -145,11 +145,17 @@ fn where_memory_policies_are_forbidden_only_what_was_asked_for_is_missed() {
 }
 
 #[test]
-fn a_run_directory_that_cannot_be_written_stops_nothing() {
+fn what_is_for_one_launch_alone_is_given_to_none_where_that_cannot_be_recorded() {
     for user in users() {
         let stage = Stage::new();
-        let mut command = stage.numa_run(user);
-        let ended = Ended::of(command.args(["--run-dir", "/proc/no/such", "--cpus", "1", "--", "echo", "ran"]));
+        let run = |asked: &[&str]| {
+            let mut command = stage.numa_run(user);
+            Ended::of(command.args(["--run-dir", "/proc/no/such"]).args(asked).args(["--", "echo", "ran"]))
+        };
+        let ended = run(&["--cpus", "1"]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{user:?}: {ended:?}");
+        assert!(ended.errors.contains("cannot record the launch in /proc/no/such"), "{ended:?}");
+        let ended = run(&["--mempolicy", "local"]);
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{user:?}: {ended:?}");
     }
 }
@@ -157,7 +163,7 @@ fn a_run_directory_that_cannot_be_written_stops_nothing() {
 #[test]
 fn many_first_launches_at_once_all_get_their_machine() {
     let stage = Stage::new();
-    let start = |_| stage.numa_run(User::Same).args(["--cpus", "1", "--", "true"]).spawn().unwrap();
+    let start = |_| stage.numa_run(User::Same).args(["--mem-nodes", "0", "--", "true"]).spawn().unwrap();
     let children: Vec<_> = (0..12).map(start).collect();
     for mut child in children {
         assert_eq!(child.wait().unwrap().code(), Some(0));

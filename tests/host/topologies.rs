@@ -123,3 +123,37 @@ fn this_host_is_shown_and_json_is_one_document() {
     let out = Ended::fine(stage.numa_run(User::Same).arg("topo"));
     assert!(out.starts_with("this host: "), "{out}");
 }
+
+#[test]
+fn a_launch_says_once_that_the_machine_was_read_without_the_probe() {
+    let stage = Stage::new();
+    let said = |arguments: &[&str]| {
+        let mut command = stage.numa_run(User::Same);
+        command.env("NUMA_RUN_PROBE", "/nonexistent").args(arguments).args(["--cpus", "1", "--", "true"]);
+        Ended::of(&mut command).errors
+    };
+    let sentence = "cannot start /nonexistent: read from sysfs alone, without libhwloc";
+    // The second of each pair uses the snapshot of the first.
+    for arguments in [["--verbose"], ["--verbose"], ["--explain"], ["--explain"]] {
+        let errors = said(&arguments);
+        assert_eq!(errors.matches(sentence).count(), 1, "{errors}");
+    }
+    assert_eq!(said(&["--dry-run"]), "");
+}
+
+#[test]
+fn a_snapshot_made_without_the_probe_is_replaced_once_there_is_one() {
+    if !probe_is_built() {
+        return;
+    }
+    let stage = Stage::new();
+    let hwloc = |probe: Option<&str>| {
+        let mut command = stage.numa_run(User::Same);
+        probe.map(|probe| command.env("NUMA_RUN_PROBE", probe));
+        let out = Ended::fine(command.args(["topo", "--json"]));
+        serde_json::from_str::<serde_json::Value>(&out).unwrap()["hwloc"].is_string()
+    };
+    assert!(!hwloc(Some("/nonexistent")));
+    assert!(hwloc(None), "read anew");
+    assert!(hwloc(Some("/nonexistent")), "kept");
+}

@@ -7,6 +7,7 @@ use numa_run::plan::{Facts, Plan, Surroundings, plan};
 use numa_run::request::{
     CpuChoice, CpuRequest, DeviceRequest, HugepageRequest, MemoryRequest, Merge, PageAmount, PageSize, Request,
 };
+use numa_run::resource::prefer::Answers;
 use numa_run::topology::{Bdf, Cpu, CpuSet, Machine, Node, PagePool};
 use proptest::prelude::*;
 
@@ -50,13 +51,14 @@ impl World {
                 state: State::Free,
             }));
         }
-        let (config, surroundings) = (Config::default(), Surroundings::default());
+        let (config, surroundings, answers) = (Config::default(), Surroundings::default(), Answers::default());
         let facts = Facts {
             machine: &self.machine(),
             config: &config,
             assume: &assume,
             holdings: &holdings,
             surroundings: &surroundings,
+            answers: &answers,
         };
         plan(request, &facts)
     }

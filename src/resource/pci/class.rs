@@ -7,6 +7,7 @@ use crate::resource::Device;
 use crate::resource::prefer::Taste;
 use crate::topology::{Bdf, Machine, PciFunction};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A built-in class.
 #[derive(Debug)]
@@ -103,42 +104,83 @@ pub struct Class<'a> {
     /// The word for it.
     pub name: &'a str,
     row: &'static Row,
-    config: Option<&'a ClassConfig>,
+    config: &'a Config,
 }
 
 impl<'a> Class<'a> {
     /// The class with this name, if there is one.
     pub fn named(name: &'a str, config: &'a Config) -> Option<Class<'a>> {
         let built_in = CLASSES.iter().chain([&FUNCTION]).find(|row| row.name == name);
-        let config = config.class.get(name);
-        let row = built_in.or(config.map(|_| &ROW))?;
+        let row = built_in.or(config.class.get(name).map(|_| &ROW))?;
         Some(Class { name, row, config })
     }
 
-    /// True for a function that belongs to it.
+    /// True for a function that belongs to it. Those that the configuration
+    /// lists for a class belong to that one alone; any can be named by address.
     pub fn holds(&self, function: &PciFunction, machine: &Machine) -> bool {
-        let listed = |class: &ClassConfig| {
-            let ids = (function.vendor, function.device);
-            class.devices.iter().any(|id| (id.vendor, id.device) == ids)
-                || class.like.iter().any(|pattern| pattern.matches(function, machine))
-        };
-        (self.row.holds)(function) || self.config.is_some_and(listed)
+        let listed = self.config.class_of(function.vendor, function.device);
+        match listed.filter(|_| self.name != FUNCTION.name) {
+            Some(class) => class == self.name,
+            None => (self.row.holds)(function) || self.is_like(function, machine),
+        }
+    }
+
+    fn is_like(&self, function: &PciFunction, machine: &Machine) -> bool {
+        self.own().is_some_and(|class| class.like.iter().any(|pattern| pattern.matches(function, machine)))
+    }
+
+    /// True where the configuration adds what is like something.
+    pub fn has_patterns(&self) -> bool {
+        self.own().is_some_and(|class| !class.like.is_empty())
+    }
+
+    /// What the configuration says of it.
+    fn own(&self) -> Option<&'a ClassConfig> {
+        self.config.class.get(self.name)
     }
 
     /// What becomes of its devices' driver.
     pub fn handling(&self) -> Handling {
-        self.config.and_then(|config| config.handling).unwrap_or(self.row.handling)
+        self.own().and_then(|config| config.handling).unwrap_or(self.row.handling)
     }
 }
 
+/// How many virtual functions a class wants a function to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// As many as the function can have of those.
+    pub count: u16,
+    /// As many as the configuration says, which allows making them.
+    pub configured: Option<u16>,
+}
+
 impl Class<'_> {
+    /// How many virtual functions it wants this function to have; none where
+    /// that is none of its business. Without a configured number all that there
+    /// can be, of network controllers only.
+    pub fn makes(&self, function: &PciFunction) -> Option<Number> {
+        let sriov = function.sriov.filter(|_| self.name != FUNCTION.name)?;
+        match self.own().and_then(|config| config.create) {
+            Some(0) => None,
+            Some(number) => Some(Number { count: number.min(sriov.total), configured: Some(number) }),
+            None => is_nic(function).then_some(Number { count: sriov.total, configured: None }),
+        }
+    }
+
     /// Which of its devices go well together.
     pub fn taste(&self) -> Taste {
-        match self.config.and_then(|config| config.spread) {
+        match self.own().and_then(|config| config.spread) {
             Some(Placing::Pack) => Taste::Packed,
             Some(Placing::Spread) => Taste::Spread,
             None => self.row.taste,
         }
+    }
+}
+
+impl<'a> Class<'a> {
+    /// The program that is asked which of its devices to take.
+    pub fn plugin(&self) -> Option<&'a Path> {
+        self.own().and_then(|config| config.prefer.as_deref())
     }
 }
 

@@ -25,10 +25,14 @@ pub(super) fn links(topology: &Topology, functions: &[PciFunction]) -> Vec<Link>
         ways.extend(ways_of(table));
         switches.extend(table.objects().flatten().filter(|object| is_switch(object)).filter_map(address_of));
     }
-    let switch = |bdf: &Bdf| switches.contains(bdf);
+    joined(&ways, |bdf| switches.contains(bdf))
+}
+
+/// Links between what is no switch, from each direction of each link.
+pub(super) fn joined(ways: &BTreeMap<(Bdf, Bdf), u64>, switch: impl Fn(&Bdf) -> bool) -> Vec<Link> {
     let mut direct: BTreeMap<(Bdf, Bdf), u64> = BTreeMap::new();
     let mut on_switch: BTreeMap<Bdf, Vec<(Bdf, u64)>> = BTreeMap::new();
-    for (&(a, b), &weight) in &ways {
+    for (&(a, b), &weight) in ways {
         match (switch(&a), switch(&b)) {
             (false, false) if a < b => *direct.entry((a, b)).or_default() += weight,
             (false, true) => on_switch.entry(b).or_default().push((a, weight)),

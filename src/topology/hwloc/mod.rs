@@ -1,5 +1,5 @@
 //! A [`Machine`] from libhwloc: this host, another root, an XML export or a
-//! synthetic string. The only room that names hwlocality.
+//! synthetic string. The only room that names hwlocality and NVML.
 //!
 //! Where there is a `/sys` tree, it is the authority and libhwloc adds what
 //! only it knows: hwloc 2 drops nodes without memory, lists no free pages and
@@ -8,6 +8,7 @@
 mod describe;
 mod devices;
 mod links;
+pub mod nvml;
 mod reconcile;
 
 use super::source::TopologySource;
@@ -65,13 +66,23 @@ pub enum HwlocError {
 pub fn read(source: &TopologySource) -> Result<Machine, HwlocError> {
     let version = version()?;
     let mut machine = match source {
-        TopologySource::Live => with_sysfs(Path::new("/"))?,
+        TopologySource::Live => this_host()?,
         TopologySource::Root(root) => with_sysfs(root)?,
         TopologySource::Xml(path) => from_xml(path, &version)?,
         TopologySource::Synthetic(text) => from_synthetic(text)?,
     };
     machine.hwloc = Some(version);
     machine.hwloc_library = library();
+    Ok(machine)
+}
+
+fn this_host() -> Result<Machine, HwlocError> {
+    let root = Path::new("/");
+    let mut machine = with_sysfs(root)?;
+    match nvml::links_within(nvml::LIMIT, root, None, &machine.pci) {
+        Ok(links) => machine.links.extend(links),
+        Err(warning) => machine.warnings.push(warning),
+    }
     Ok(machine)
 }
 

@@ -4,6 +4,7 @@
 //! fail; anything else that is missing or odd is left out and becomes a warning.
 
 mod cpus;
+mod kfd;
 mod kinds;
 mod locality;
 mod memory;
@@ -51,6 +52,7 @@ pub fn read(root: &Path) -> Result<Machine, SysfsError> {
     memory::read(&tree, &mut machine.nodes);
     machine.promised_pages = pages::promised(&tree);
     machine.pci = pci::read(&mut tree, &machine);
+    machine.links = kfd::links(&tree, &machine.pci);
     machine.warnings = tree.warnings;
     super::check::warn_of_contradictions(&mut machine);
     Ok(machine)

@@ -1,0 +1,176 @@
+//! Whether a lease's workload still runs.
+//!
+//! The lock is asked first: whoever has it inherited it. Only where it is free
+//! do the cgroup's population and the process itself count.
+
+use super::{Lease, identity};
+use nix::fcntl::{Flock, FlockArg};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How a lease was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Somebody has the lock, lives in the cgroup or is the process itself.
+    Alive,
+    /// Nobody does.
+    Dead,
+}
+
+/// What is looked at for all leases together.
+#[derive(Clone, Debug)]
+pub struct Signs {
+    /// Where `/proc` and `/sys` are.
+    root: PathBuf,
+    /// This boot.
+    boot: String,
+    /// Inodes that somebody has locked, by device (`/proc/locks`).
+    locks: BTreeSet<(u64, u64)>,
+}
+
+impl Signs {
+    /// Reads them.
+    pub fn read(root: &Path) -> Signs {
+        let locks = std::fs::read_to_string(root.join("proc/locks")).unwrap_or_default();
+        Signs { root: root.to_owned(), boot: identity::boot(root), locks: locks.lines().filter_map(locked).collect() }
+    }
+
+    /// Whether a lease lives, whose lock is this file.
+    pub fn life(&self, lease: &Lease, lock: &Path) -> Life {
+        let header = &lease.header;
+        if header.owner.boot != self.boot {
+            return Life::Dead;
+        }
+        let inside = || header.group.as_deref().is_some_and(|group| populated(&self.root, group));
+        match self.is_locked(lease, lock) || inside() || header.owner.runs(&self.root) {
+            true => Life::Alive,
+            false => Life::Dead,
+        }
+    }
+
+    /// The list of locks is for everybody to read; but in a container it lacks
+    /// those whose first holder is gone, so that the lock itself is tried too.
+    fn is_locked(&self, lease: &Lease, lock: &Path) -> bool {
+        let Ok(found) = std::fs::symlink_metadata(lock) else { return false };
+        let its = found.is_file() && found.uid() == lease.user && found.ino() == lease.header.lock;
+        its && self.locked(lock, &found)
+    }
+
+    /// Whether somebody has locked a file.
+    pub(super) fn locked(&self, path: &Path, about: &std::fs::Metadata) -> bool {
+        self.locks.contains(&(about.dev(), about.ino())) || held(path).unwrap_or(false)
+    }
+}
+
+/// True when somebody has the lock; an error where it is not ours to try. Two who only ask are not in each other's way.
+fn held(lock: &Path) -> io::Result<bool> {
+    let file = open(lock)?;
+    Ok(Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
+}
+
+/// Opens a lock without following a link or waiting for a pipe.
+pub(super) fn open(lock: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(lock)
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 4711 00:1a:42 0 EOF`; a line with `->` waits for a lock.
+fn locked(line: &str) -> Option<(u64, u64)> {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let (kind, access) = (fields.next()?, fields.nth(1)?);
+    if (kind, access) != ("FLOCK", "WRITE") {
+        return None;
+    }
+    let mut place = fields.nth(1)?.split(':');
+    let hexadecimal = |text: Option<&str>| u64::from_str_radix(text?, 16).ok();
+    let (major, minor) = (hexadecimal(place.next())?, hexadecimal(place.next())?);
+    Some((nix::sys::stat::makedev(major, minor), place.next()?.parse().ok()?))
+}
+
+/// Whether any process lives in a group or below; a group that is gone has none.
+pub fn populated(root: &Path, group: &Path) -> bool {
+    let folder = root.join(group.strip_prefix("/").unwrap_or(group));
+    let events = std::fs::read_to_string(folder.join("cgroup.events"));
+    let listed = || std::fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|pids| !pids.trim().is_empty());
+    // The first version of cgroups has no events.
+    events.map_or_else(|_| listed(), |text| text.lines().any(|line| line == "populated 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{Header, Identity};
+
+    struct Place {
+        folder: tempfile::TempDir,
+        lock: PathBuf,
+        lease: Lease,
+    }
+
+    fn place() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("a1.lock");
+        File::create(&lock).unwrap();
+        let about = std::fs::metadata(&lock).unwrap();
+        let owner = Identity { pid: 0, start: 0, boot: identity::boot(Path::new("/")) };
+        let header = Header { owner, lock: about.ino(), ..Header::default() };
+        Place { lease: Lease { header, user: about.uid(), ..Lease::default() }, folder, lock }
+    }
+
+    fn life(place: &Place) -> Life {
+        Signs::read(Path::new("/")).life(&place.lease, &place.lock)
+    }
+
+    #[test]
+    fn a_lease_lives_as_long_as_anybody_has_its_lock() {
+        let place = place();
+        assert_eq!(life(&place), Life::Dead);
+        let lock = Flock::lock(open(&place.lock).unwrap(), FlockArg::LockExclusiveNonblock).unwrap();
+        assert_eq!(life(&place), Life::Alive);
+        let child = lock.try_clone().unwrap();
+        // As exec does: closed, not unlocked.
+        std::mem::forget(lock);
+        assert_eq!(life(&place), Life::Alive);
+        drop(child);
+    }
+
+    #[test]
+    fn a_lock_in_its_place_or_of_another_boot_keeps_nothing_alive() {
+        let mut place = place();
+        let _lock = Flock::lock(open(&place.lock).unwrap(), FlockArg::LockExclusiveNonblock).unwrap();
+        place.lease.header.lock += 1;
+        assert_eq!(life(&place), Life::Dead);
+        place.lease.header.lock -= 1;
+        place.lease.user += 1;
+        assert_eq!(life(&place), Life::Dead);
+        place.lease.user -= 1;
+        place.lease.header.owner.boot = "another".into();
+        assert_eq!(life(&place), Life::Dead);
+    }
+
+    #[test]
+    fn without_the_lock_the_process_and_the_group_count() {
+        let mut place = place();
+        place.lease.header.owner = Identity::own(Path::new("/"));
+        assert_eq!(life(&place), Life::Alive);
+        place.lease.header.owner.start += 1;
+        assert_eq!(life(&place), Life::Dead);
+        let group = place.folder.path().join("group");
+        std::fs::create_dir(&group).unwrap();
+        place.lease.header.group = Some(group.clone());
+        for (events, expected) in [("populated 1\nfrozen 0\n", Life::Alive), ("populated 0\nfrozen 0\n", Life::Dead)] {
+            std::fs::write(group.join("cgroup.events"), events).unwrap();
+            assert_eq!(life(&place), expected);
+        }
+    }
+
+    #[test]
+    fn a_waiter_holds_nothing() {
+        assert_eq!(locked("3: FLOCK  ADVISORY  WRITE 10 08:01:77 0 EOF"), Some((nix::sys::stat::makedev(8, 1), 77)));
+        assert_eq!(locked("3: -> FLOCK  ADVISORY  WRITE 10 08:01:77 0 EOF"), None);
+        assert_eq!(locked("1: POSIX  ADVISORY  WRITE 10 08:01:77 0 EOF"), None);
+        assert_eq!(locked("1: FLOCK  ADVISORY  READ 10 08:01:77 0 EOF"), None);
+    }
+}
