@@ -232,9 +232,6 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
-    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
-    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
-    plan.remarks.extend(warnings);
     plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
     plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
     let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
