@@ -52,6 +52,8 @@ pub struct ClassConfig {
     pub like: Vec<Pattern>,
     /// Whether its devices keep their driver; none: as the class is built in, else `native`.
     pub handling: Option<Handling>,
+    /// Virtual functions that may be made on each physical function that has none.
+    pub create: Option<u16>,
     /// Whether virtual functions come from few physical functions or from many; none: as the class is built in.
     pub spread: Option<Placing>,
 }
@@ -242,6 +244,7 @@ mod tests {
             ("[class.a]\nmatch = [{ vendr = \"intel\" }]", "`vendr` is no key"),
             ("[class.a]\nmatch = [{ vendor = \"acme\" }]", "is no vendor"),
             ("[class.a]\nhandling = \"uio\"", "unknown variant `uio`"),
+            ("[class.vf]\ncreate = -1", "expected u16"),
         ] {
             let message = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("line"), "{message}");

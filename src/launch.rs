@@ -1,5 +1,6 @@
 //! The line itself: observe, place, apply, exec.
 
+mod placing;
 mod standby;
 mod transaction;
 
@@ -15,8 +16,10 @@ use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
 use crate::{host, report};
 use anyhow::{Context, bail};
+use placing::Place;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,34 +36,38 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
-        let (plan, lease) = (admitted(arguments, &request, &observed)?, lease::ledger::new_id(Path::new("/")));
+        let plan = told(arguments, &request, &observed, plan::plan(&request, &observed.facts()))?;
+        let lease = lease::ledger::new_id(Path::new("/"));
         return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
-    let locked = if request.holds() { Some(ledger.lock(LOCK_LIMIT)?) } else { None };
-    if let Some(locked) = &locked {
-        let recovered = lease::recover::recover(locked)?;
-        recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
-        observed.look_again(&request, &recovered.holdings());
-    }
-    let plan = admitted(arguments, &request, &observed)?;
+    let place = match request.holds() || arguments.lease.name.is_some() {
+        true => placing::place(arguments, &request, &mut observed, &ledger)?,
+        false => Place::unheld(plan::plan(&request, &observed.facts())),
+    };
+    let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
-    match transaction::run(&steps, locked, header(arguments, &plan, lease), arguments.source.quiet)? {}
+    let header = header(arguments, &place, lease);
+    match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
 }
 
 /// How long a launch waits for another one that is being made.
 pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
-/// The plan, if it is one to go by; what there is to be said of it has been said.
-fn admitted(arguments: &LaunchArgs, request: &Request, observed: &Observed) -> anyhow::Result<Plan> {
-    let plan = plan::plan(request, &observed.facts());
+/// The plan, if it is one to go by; what there is to be said of it is said.
+fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Plan) -> anyhow::Result<Plan> {
     if arguments.explain {
         report::say(report::explain(request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
         return Err(refusal.clone().into());
+    }
+    if let Some(creation) = plan.creations.first() {
+        bail!(
+            "{creation} would have to be made: not applied by this version yet, and so refused; `numa-run plan` shows the placement"
+        );
     }
     if !arguments.source.quiet {
         plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
@@ -68,12 +75,22 @@ fn admitted(arguments: &LaunchArgs, request: &Request, observed: &Observed) -> a
     Ok(plan)
 }
 
-fn header(arguments: &LaunchArgs, plan: &Plan, lease: String) -> Header {
+/// What tells a request from others: a restart under the same name asks for the same.
+fn identified(request: &Request) -> String {
+    let mut hasher = DefaultHasher::new();
+    format!("{request:?}").hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn header(arguments: &LaunchArgs, place: &Place<'_>, lease: String) -> Header {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
         lease,
+        name: arguments.lease.name.clone(),
         owner: Identity::own(Path::new("/")),
-        held: Held::by(plan),
+        held: Held::by(&place.plan),
+        parent: place.parent.clone(),
+        grace: arguments.lease.grace_seconds(),
         since: now.as_secs(),
         command: arguments.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
         ..Header::default()

@@ -127,6 +127,31 @@ fn a_plan_is_as_reviewed() {
     same(shown("plan --cpus 2 --gpu 3", true), file!["snapshots/plan-refused.txt"]);
 }
 
+/// A port of node 1 that has no virtual functions yet.
+const PORT: &str = r#"
+node = [
+    { id = 0, cpus = "0-3", mib = 1024, distances = "10 21" },
+    { id = 1, cpus = "4-7", mib = 1024, distances = "21 10" },
+]
+pci = [{ at = "0000:3b:00.0", is = "0200 8086:1592", node = 1, holds = ["net/ens1f0"] }]
+[links]
+"bus/pci/devices/0000:3b:00.0/driver" = "../../../bus/pci/drivers/ice"
+[files]
+"bus/pci/devices/0000:3b:00.0/sriov_totalvfs" = "4"
+"bus/pci/devices/0000:3b:00.0/sriov_offset" = "8"
+"bus/pci/devices/0000:3b:00.0/sriov_stride" = "1"
+"#;
+
+#[test]
+fn a_plan_says_what_has_to_be_made_and_a_launch_that_needs_it_is_refused() {
+    same(shown_on(PORT, "plan --cpus 2 --vf 2 --create-vfs", true), file!["snapshots/plan-create-vfs.txt"]);
+    let said = shown_on(PORT, "--cpus 2 --vf 2 --create-vfs --dry-run -- true", true);
+    let refusal = "4 VFs on 0000:3b:00.0 (ens1f0), node 1 would have to be made: not applied by this version yet";
+    assert!(said.contains(refusal), "{said}");
+    let said = shown_on(PORT, "--cpus 2 --vf 2 --dry-run -- true", true);
+    assert!(said.contains("this machine has no vf, and 4 could be made with --create-vfs"), "{said}");
+}
+
 #[test]
 fn a_plan_for_scripts_is_as_reviewed() {
     same(pretty(&shown("plan --cpus 2 --memory 4G --nic 1 --json", true)), file!["snapshots/plan.json"]);

@@ -1,9 +1,11 @@
 //! The command line: flags in, a request out.
 
 pub mod devices;
+pub mod lease;
 pub mod options;
 pub mod rights;
 
+pub use lease::LeaseArgs;
 pub use options::{RequestArgs, SourceArgs};
 pub use rights::RightsArgs;
 
@@ -65,6 +67,9 @@ pub struct LaunchArgs {
     /// Where facts come from.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// What becomes of the lease.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
     /// Who the command is.
     #[command(flatten)]
     pub rights: RightsArgs,

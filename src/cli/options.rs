@@ -79,6 +79,9 @@ pub struct RequestArgs {
     #[arg(value_parser = device_node)]
     pub device_node: Vec<(FunctionName, u32)>,
 
+    /// Let virtual functions be made where there are none: as many as the configuration says, else all that there can be
+    #[arg(long, help_heading = "How", hide_env = true, env = "NUMA_RUN_CREATE_VFS", value_parser = yes())]
+    pub create_vfs: bool,
     /// How CPUs are picked: full-cores, spread-nodes, spread-cores, align-socket, prefer-l3, strict-reservation
     #[arg(
         long,
@@ -156,6 +159,7 @@ impl RequestArgs {
             hugepages: self.hugepage_requests()?,
             mempolicy: self.mempolicy,
             devices: self.devices.0.clone(),
+            create_vfs: self.create_vfs,
             policy: self.policy,
             merge: self.merge,
             prefer_closest: self.prefer_closest,

@@ -1,11 +1,13 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
+use super::placing::Place;
 use super::standby::Standby;
 use crate::host::{self, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked};
 use crate::report;
 use crate::step::Step;
+use anyhow::Context;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::convert::Infallible;
 use std::error::Error;
@@ -20,10 +22,17 @@ const LOCK_FROM: i32 = 512;
 ///
 /// # Errors
 /// Nothing was started, and nothing is left of what was done.
-pub fn run(steps: &[Step], mut locked: Option<Locked<'_>>, header: Header, quiet: bool) -> anyhow::Result<Infallible> {
-    let needed = !header.held.is_empty() || steps.iter().any(|step| matches!(step, Step::Host(_)));
-    let own = locked.as_ref().filter(|_| needed).map(|locked| locked.publish(header, "")).transpose()?;
+pub fn run(steps: &[Step], place: Place<'_>, header: Header, request: &str, quiet: bool) -> anyhow::Result<Infallible> {
+    let needed =
+        !header.held.is_empty() || header.name.is_some() || steps.iter().any(|step| matches!(step, Step::Host(_)));
+    let Place { mut locked, before, .. } = place;
+    let own = locked.as_ref().filter(|_| needed).map(|locked| locked.publish(header, request)).transpose()?;
     let mut journal = own.map(Journal::new);
+    if let (Some(locked), Some(journal), Some(before)) = (&locked, &mut journal, before) {
+        journal
+            .take_over(locked, &before)
+            .with_context(|| format!("cannot take lease {} over", before.header.lease))?;
+    }
     let mut standby = None;
     let started = stand_by(steps, journal.as_ref(), &mut standby);
     let error = match started.and_then(|()| all(steps, &mut locked, &mut journal, quiet)) {

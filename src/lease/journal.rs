@@ -2,6 +2,7 @@
 
 use super::ledger::Own;
 use super::record::Event;
+use super::{Lease, Locked};
 use crate::host::undo;
 use crate::step::Undo;
 use std::io;
@@ -27,6 +28,21 @@ impl Journal {
         self.own.note(&Event::Undo(undo.clone()))?;
         self.done.push(undo);
         Ok(())
+    }
+
+    /// What a dead launch of the same name did to the host is this one's to
+    /// undo. Its cgroup goes now; the rest stays in place.
+    ///
+    /// # Errors
+    /// It could not be written down, or the old lease is still there.
+    pub fn take_over(&mut self, locked: &Locked<'_>, before: &Lease) -> io::Result<()> {
+        for undo in &before.journal {
+            let gone = matches!(undo, Undo::RemoveGroup(_)) && undo::undo(undo).is_ok();
+            if !gone {
+                self.before(undo.clone())?;
+            }
+        }
+        locked.remove(&before.header.lease)
     }
 
     /// Everything is in place: what was done is undone when the workload ends.

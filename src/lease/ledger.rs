@@ -156,12 +156,34 @@ impl Ledger {
         Some(Entry { lease, id, user, life })
     }
 
-    fn make(&self) -> Result<(), LedgerError> {
-        let root = geteuid().is_root();
-        let (outer, inner) = if root { (0o755, 0o1777) } else { (0o700, 0o700) };
-        folder(&self.folder, outer)?;
-        folder(&self.leases(), inner)
+    /// The folder of those who wait.
+    pub(super) fn queue(&self) -> Result<PathBuf, LedgerError> {
+        self.make()?;
+        let path = self.folder.join("queue");
+        folder(&path, inner_mode())?;
+        Ok(path)
     }
+
+    /// Appends to a lease that is nobody's any more.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut log = options.append(true).custom_flags(libc::O_NOFOLLOW).open(self.file(id, "lease"))?;
+        log.write_all(record::line(event)?.as_bytes())?;
+        log.sync_data()
+    }
+
+    fn make(&self) -> Result<(), LedgerError> {
+        folder(&self.folder, if geteuid().is_root() { 0o755 } else { 0o700 })?;
+        folder(&self.leases(), inner_mode())
+    }
+}
+
+/// In root's ledger everybody keeps his own files.
+fn inner_mode() -> u32 {
+    if geteuid().is_root() { 0o1777 } else { 0o700 }
 }
 
 /// True when this folder is one that every user may put leases into.
@@ -339,7 +361,8 @@ impl Locked<'_> {
     }
 }
 
-fn new_lock(path: &Path) -> io::Result<Flock<File>> {
+/// Makes a lock and takes it.
+pub(super) fn new_lock(path: &Path) -> io::Result<Flock<File>> {
     // Others must not open it: a lock of theirs would keep this lease alive.
     OpenOptions::new().write(true).create_new(true).mode(0o400).open(path)?;
     // What the workload inherits is open for reading only.

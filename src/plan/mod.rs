@@ -14,6 +14,7 @@ pub use refusal::{Refusal, RefusalKind};
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::request::{Merge, Request};
+use crate::resource::pci::creation::{self, Creation};
 use crate::resource::{self, Allocation, Granted, Offer, Situation};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
@@ -46,6 +47,10 @@ pub struct Surroundings {
     pub root: bool,
     /// Devices that cannot be had, and why.
     pub in_use: BTreeMap<Bdf, String>,
+    /// The lease that is divided, or taken again: nothing outside of it is there.
+    pub inside: Option<Holdings>,
+    /// Functions on which no virtual functions are to be made, and why.
+    pub no_vfs: BTreeMap<Bdf, String>,
 }
 
 /// What was decided.
@@ -78,6 +83,8 @@ pub struct Plan {
     pub shared_cpus: CpuSet,
     /// Where the workload's memory comes from.
     pub memory: Option<MemoryBinding>,
+    /// Virtual functions that have to be made first.
+    pub creations: Vec<Creation>,
     /// What is to be said: what is not aligned, and why.
     pub remarks: Vec<String>,
     /// Devices that would have served but cannot be had, one sentence each.
@@ -149,11 +156,14 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         config,
         assume,
         holdings,
-        pool: pool.exclusive,
+        pool: surroundings.inside.as_ref().map_or(pool.exclusive.clone(), |inside| pool.exclusive.and(&inside.cpus)),
         shared: pool.shared,
+        inside: surroundings.inside.as_ref(),
         memory_nodes: surroundings.memory_nodes.clone(),
         stated: refusal::stated_nodes(request, facts)?,
         in_use: &surroundings.in_use,
+        create_vfs: request.create_vfs,
+        no_vfs: &surroundings.no_vfs,
     })
 }
 
@@ -231,5 +241,6 @@ fn follow_up(request: &Request, situation: &Situation<'_>, plan: &mut Plan) -> R
     }
     plan.pool = situation.pool.minus(&situation.holdings.cpus);
     plan.memory = binding::binding(request, situation, plan);
+    plan.creations = creation::creations(plan.allocations.iter().map(|allocation| &allocation.granted), situation);
     refusal::no_nodes(request, plan)
 }

@@ -2,6 +2,7 @@
 
 use crate::plan::Plan;
 use crate::request::Request;
+use crate::resource::pci::creation::Creation;
 use crate::resource::{Allocation, Granted, Offer};
 use crate::topology::NodeMask;
 use serde_json::{Map, Value, json};
@@ -34,12 +35,23 @@ pub fn plan(request: &Request, plan: &Plan) -> Value {
         "hints": plan.resources.iter().map(hints).collect::<Vec<_>>(),
         "allocations": plan.allocations.iter().map(allocation).collect::<Vec<_>>(),
         "shared_cpus": plan.shared_cpus.to_string(),
+        "create_vfs": plan.creations.iter().map(creation).collect::<Vec<_>>(),
         "memory_policy": plan.memory.as_ref().map(|binding| json!({
             "mode": binding.policy.name(),
             "nodes": ids(&binding.nodes),
         })),
         "remarks": plan.remarks,
         "left_out": plan.left_out,
+    })
+}
+
+fn creation(creation: &Creation) -> Value {
+    json!({
+        "physical_function": creation.physical_function,
+        "interfaces": creation.interfaces,
+        "node": creation.node,
+        "count": creation.virtual_functions.len(),
+        "virtual_functions": creation.virtual_functions,
     })
 }
 

@@ -38,6 +38,7 @@ pub fn text(request: &Request, machine: &Machine, plan: &Plan) -> String {
         }
         None => out += "memory policy: left as it is\n",
     }
+    plan.creations.iter().for_each(|creation| out += &format!("would create {creation}\n"));
     out + &lines(&plan.remarks) + &lines(&plan.left_out)
 }
 

@@ -28,6 +28,8 @@ pub struct Request {
     pub mempolicy: Option<MemPolicy>,
     /// Devices, in the order of the classes; each one has a label of its own.
     pub devices: Vec<DeviceRequest>,
+    /// True where virtual functions may be made for them.
+    pub create_vfs: bool,
     /// Who is admitted.
     pub policy: Policy,
     /// How hints are merged.

@@ -24,6 +24,9 @@ pub enum Taste {
     Spread,
 }
 
+/// A locality, and whether devices have to be made there; none: any that is unknown.
+pub type Group = Option<(bool, u32)>;
+
 /// One request's part of the question.
 #[derive(Clone, Debug, Default)]
 pub struct Party {
@@ -31,7 +34,7 @@ pub struct Party {
     pub taste: Taste,
     /// Devices that nobody holds, each with the group that it counts for: only
     /// devices of a group may stand in for each other.
-    pub free: Vec<(Device, Option<u32>)>,
+    pub free: Vec<(Device, Group)>,
     /// Devices that it gets without any preference.
     pub chosen: Vec<Device>,
 }
@@ -136,8 +139,8 @@ fn better(parties: &[Party], nearness: &Nearness, chosen: &[Vec<Device>], settle
     let party = &parties[at];
     let taken =
         |device: &Device| chosen.iter().enumerate().any(|(other, devices)| other != at && devices.contains(device));
-    let available: Vec<&(Device, Option<u32>)> = party.free.iter().filter(|(device, _)| !taken(device)).collect();
-    let mut wanted: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+    let available: Vec<&(Device, Group)> = party.free.iter().filter(|(device, _)| !taken(device)).collect();
+    let mut wanted: BTreeMap<Group, usize> = BTreeMap::new();
     for device in &chosen[at] {
         let group = available.iter().find(|(other, _)| other == device).map(|(_, group)| *group);
         *wanted.entry(group.flatten()).or_default() += 1;
@@ -277,9 +280,9 @@ mod tests {
         let party = |_| {
             let device = |function: &PciFunction| {
                 let node = Some(u32::from(function.bdf.bus) % 3).filter(|node| *node < 2);
-                (Device { node, bdf: function.bdf, vendor: 0 }, node)
+                (Device { node, bdf: function.bdf, vendor: 0, made_by: None }, node.map(|node| (false, node)))
             };
-            let mut free: Vec<(Device, Option<u32>)> = machine.pci.iter().map(device).collect();
+            let mut free: Vec<(Device, Group)> = machine.pci.iter().map(device).collect();
             free.retain(|_| noise.below(4) > 0);
             free.sort();
             let wanted = noise.below(6) as usize;

@@ -1,8 +1,11 @@
 //! Which PCI functions the host itself uses, as far as files tell. It moves
 //! all the time, so that it is read anew whenever devices are asked for.
 
+mod making;
 mod network;
 mod storage;
+
+pub use making::barred;
 
 use super::{Bdf, Machine, PciFunction};
 use std::collections::{BTreeMap, BTreeSet};

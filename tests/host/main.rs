@@ -6,6 +6,7 @@
 mod dry_run;
 mod exit_codes;
 mod inherited;
+mod leases;
 mod placed;
 mod refused;
 mod rights;

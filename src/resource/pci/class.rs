@@ -117,6 +117,11 @@ impl<'a> Class<'a> {
         self.own().is_some_and(|class| class.like.iter().any(|pattern| pattern.matches(function, machine)))
     }
 
+    /// True where the configuration adds what is like something.
+    pub fn has_patterns(&self) -> bool {
+        self.own().is_some_and(|class| !class.like.is_empty())
+    }
+
     /// What the configuration says of it.
     fn own(&self) -> Option<&'a ClassConfig> {
         self.config.class.get(self.name)
@@ -128,7 +133,28 @@ impl<'a> Class<'a> {
     }
 }
 
+/// How many virtual functions a class wants a function to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// As many as the function can have of those.
+    pub count: u16,
+    /// As many as the configuration says, which allows making them.
+    pub configured: Option<u16>,
+}
+
 impl Class<'_> {
+    /// How many virtual functions it wants this function to have; none where
+    /// that is none of its business. Without a configured number all that there
+    /// can be, of network controllers only.
+    pub fn makes(&self, function: &PciFunction) -> Option<Number> {
+        let sriov = function.sriov.filter(|_| self.name != FUNCTION.name)?;
+        match self.own().and_then(|config| config.create) {
+            Some(0) => None,
+            Some(number) => Some(Number { count: number.min(sriov.total), configured: Some(number) }),
+            None => is_nic(function).then_some(Number { count: sriov.total, configured: None }),
+        }
+    }
+
     /// Which of its devices go well together.
     pub fn taste(&self) -> Taste {
         match self.own().and_then(|config| config.spread) {

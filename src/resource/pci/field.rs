@@ -84,8 +84,12 @@ impl Field {
     /// Without an affinity all known devices may stand in for each other, else those of one locality.
     fn parties(&self, wishes: &[Wish], chosen: Vec<Vec<Device>>) -> Vec<Party> {
         let party = |((demand, wish), chosen): ((&Demand, &Wish), Vec<Device>)| {
-            let group = |lead: Option<u32>| if *wish == Wish::Mask(None) { lead.map(|_| 0) } else { lead };
-            let free = demand.free().map(|candidate| (candidate.device.clone(), group(candidate.lead())));
+            // What is there is taken before anything is made for it.
+            let group = |candidate: &Candidate<Device>| {
+                let lead = candidate.lead().map(|lead| if *wish == Wish::Mask(None) { 0 } else { lead });
+                lead.map(|lead| (candidate.device.made_by.is_some(), lead))
+            };
+            let free = demand.free().map(|candidate| (candidate.device.clone(), group(candidate)));
             Party { taste: demand.taste, free: free.collect(), chosen }
         };
         self.demands.iter().zip(wishes).zip(chosen).map(party).collect()

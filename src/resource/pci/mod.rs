@@ -2,6 +2,7 @@
 
 pub mod choose;
 pub mod class;
+pub mod creation;
 pub mod demand;
 pub mod field;
 mod gpu;
@@ -35,7 +36,10 @@ pub fn providers(requests: &[DeviceRequest], situation: &Situation<'_>) -> Vec<P
     let demands: Vec<Demand> = requests.iter().filter_map(demand).collect();
     let count = demands.len();
     // A machine's list of devices is not gone through where none are asked for.
-    let nearness = if count > 0 { Nearness::of(situation.machine) } else { Nearness::default() };
+    let mut nearness = if count > 0 { Nearness::of(situation.machine) } else { Nearness::default() };
+    for device in demands.iter().flat_map(|demand| &demand.candidates).map(|candidate| &candidate.device) {
+        device.made_by.into_iter().for_each(|parent| nearness.add(device.bdf, parent, situation.machine));
+    }
     let field = Rc::new(Field { demands, nodes: situation.machine.node_ids(), nearness });
     (0..count).map(|at| PciProvider { field: Rc::clone(&field), at }).collect()
 }
@@ -60,11 +64,10 @@ pub fn may_be_linked(request: &Request, config: &Config) -> bool {
 pub fn concerned(request: &Request, config: &Config, machine: &Machine) -> BTreeSet<Bdf> {
     let classes: Vec<Class<'_>> =
         request.devices.iter().filter_map(|device| Class::named(&device.class, config)).collect();
-    let patterns = |class: &Class<'_>| config.class.get(class.name).is_some_and(|class| !class.like.is_empty());
     let held = machine
         .pci
         .iter()
-        .filter(|function| classes.iter().any(|class| patterns(class) || class.holds(function, machine)));
+        .filter(|function| classes.iter().any(|class| class.has_patterns() || class.holds(function, machine)));
     held.flat_map(|function| [Some(function.bdf), function.physical_function]).flatten().collect()
 }
 
