@@ -6,6 +6,7 @@ mod transaction;
 
 use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
+use crate::host::audit::TARGET;
 use crate::lease::{self, Header, Held, Identity};
 use crate::observe::{self, Observed};
 use crate::plan::{self, Plan};
@@ -62,6 +63,9 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
         report::say(report::explain(request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
+        if !arguments.dry_run {
+            tracing::info!(target: TARGET, "refused: {refusal}");
+        }
         return Err(refusal.clone().into());
     }
     if let Some(creation) = plan.creations.first() {

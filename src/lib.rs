@@ -15,6 +15,7 @@
 //! - [`plan`]: request and machine in, placement out.
 //! - [`rights`]: who the workload is and what it may do.
 //! - [`step`], [`environment`]: what a placement does to the process.
+//! - [`fault`]: where tests end a program between two effects; nothing in what is shipped.
 //! - [`host`]: the only room that changes the machine.
 //! - [`lease`]: who holds what, and how it comes back.
 //! - [`cli`], [`report`]: what people type and see.
@@ -53,6 +54,8 @@ pub mod rights;
 pub mod step;
 
 pub mod environment;
+
+pub mod fault;
 
 pub mod host;
 

@@ -1,5 +1,6 @@
 //! One change as data: what it is, and how it prints as a shell line.
 
+use crate::host::audit::TARGET;
 use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
 use crate::rights::Rights;
@@ -74,6 +75,20 @@ impl fmt::Display for Undo {
         match self {
             Undo::RemoveGroup(folder) => write!(out, "rmdir {}", folder.display()),
             Undo::Restore { file, old, .. } => write!(out, "write {old} to {}", file.display()),
+        }
+    }
+}
+
+impl Undo {
+    /// Says for the journal of the system which change is about to be made.
+    pub fn announce(&self, lease: &str) {
+        match self {
+            Undo::RemoveGroup(folder) => {
+                tracing::info!(target: TARGET, lease, file = %folder.display(), "a group is made");
+            }
+            Undo::Restore { file, old, ours } => {
+                tracing::info!(target: TARGET, lease, file = %file.display(), old, new = ours, "a file is changed");
+            }
         }
     }
 }

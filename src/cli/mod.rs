@@ -1,18 +1,24 @@
 //! The command line: flags in, a request out.
 
+pub mod completions;
 pub mod devices;
 pub mod lease;
 pub mod options;
 pub mod rights;
 
+pub use completions::CompletionsArgs;
 pub use lease::LeaseArgs;
 pub use options::{RequestArgs, SourceArgs};
 pub use rights::RightsArgs;
 
+use crate::host::audit::{Audit, Lines};
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 const USAGE: &str =
     "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo|status|release|gc [OPTIONS]";
@@ -53,6 +59,8 @@ pub enum Verb {
     Release(ReleaseArgs),
     /// The same for all launches that are no more
     Gc(LedgerArgs),
+    /// Print what makes a shell complete the options
+    Completions(CompletionsArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),
@@ -124,6 +132,9 @@ pub struct LedgerArgs {
     /// Where numa-run keeps its own files [default: /run/numa-run, or the user's own]
     #[arg(long, value_name = "DIR", hide_env = true, env = "NUMA_RUN_RUN_DIR")]
     pub run_dir: Option<PathBuf>,
+    /// Where a line for each change goes: auto (journald or syslog), never, or a socket
+    #[arg(long, value_name = "WHERE", hide_env = true, env = "NUMA_RUN_AUDIT", value_parser = lease::audit())]
+    pub audit: Option<Audit>,
 }
 
 /// `numa-run status`.
@@ -247,14 +258,23 @@ pub fn log(cli: &Cli) {
         Some(Verb::Topo(topo)) => Some(&topo.source),
         Some(_) => None,
     };
-    let level = match source.map_or(0, |source| source.verbose) {
-        0 => return,
-        1 => tracing::Level::DEBUG,
-        _ => tracing::Level::TRACE,
+    let audit = match &cli.verb {
+        None => cli.launch.lease.audit.clone(),
+        Some(Verb::Release(ReleaseArgs { ledger, .. }) | Verb::Gc(ledger)) => ledger.audit.clone(),
+        Some(_) => Some(Audit::Never),
     };
+    let said = match source.map_or(0, |source| source.verbose) {
+        0 => LevelFilter::OFF,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let registry = tracing_subscriber::registry().with(Lines::new(audit.unwrap_or_default()).boxed());
+    if said == LevelFilter::OFF {
+        return registry.init();
+    }
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    builder.with_ansi(colour).without_time().with_target(false).init();
+    let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colour);
+    registry.with(stderr.without_time().with_target(false).with_filter(said)).init();
 }
 
 /// Moves a subcommand that follows options to the front: `--cpus 2 plan` means

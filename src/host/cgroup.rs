@@ -1,6 +1,7 @@
 //! A cgroup of a lease's own: what is written is read back.
 
 use super::StepError;
+use crate::fault;
 use crate::step::Group;
 use std::fs;
 use std::io;
@@ -13,6 +14,7 @@ use std::path::Path;
 pub fn make(group: &Group) -> Result<(), StepError> {
     let call = || format!("mkdir {}", group.folder.display());
     fs::create_dir(&group.folder).map_err(|source| StepError::Refused { call: call(), source })?;
+    fault::point("group.made");
     if !group.cpus.is_empty() {
         set(&group.folder, "cpuset.cpus", &group.cpus.to_string())?;
     }
@@ -43,6 +45,7 @@ pub fn remove(folder: &Path) -> io::Result<()> {
 
 fn set(folder: &Path, file: &str, value: &str) -> Result<(), StepError> {
     write(&folder.join(file), value)?;
+    fault::point("group.set");
     let effective = folder.join(format!("{file}.effective"));
     let call = || format!("write {value} to {}", folder.join(file).display());
     let found = fs::read_to_string(&effective).map_err(|source| StepError::Refused { call: call(), source })?;

@@ -4,6 +4,7 @@
 //! less than it was told.
 #![allow(clippy::disallowed_methods)] // This is where the effects live.
 
+pub mod audit;
 pub mod cgroup;
 pub mod exec;
 pub mod rights;

@@ -1,6 +1,7 @@
 //! Undoing one change, if it is still ours.
 
 use super::cgroup;
+use crate::fault;
 use crate::step::Undo;
 use std::io;
 use std::path::Path;
@@ -44,6 +45,7 @@ fn restore(file: &Path, old: &str, ours: &str) -> io::Result<Outcome> {
         return Ok(Outcome::NotOurs(found.to_owned()));
     }
     std::fs::write(file, old)?;
+    fault::point("file.restored");
     let kept = std::fs::read_to_string(file)?;
     match kept.trim() == old {
         true => Ok(Outcome::Done),

@@ -2,6 +2,7 @@
 
 use super::placing::Place;
 use super::standby::Standby;
+use crate::fault;
 use crate::host::{self, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked};
@@ -70,19 +71,23 @@ fn all(
             report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
         }
     };
+    let mut ready = false;
     for step in steps {
-        if let (Step::Exec(_), Some(journal)) = (step, &mut *journal) {
-            journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
-        }
-        if matches!(step, Step::Exec(_)) {
+        if matches!(step, Step::Rights(_) | Step::Exec(_)) && !std::mem::replace(&mut ready, true) {
+            if let Some(journal) = &mut *journal {
+                journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
+            }
             // Loading the workload may take its time: others need not wait for it.
+            // And its user could stop a process that is his, with the lock.
             locked.take();
+            fault::point("ledger.unlocked");
         }
         let mut before = |undo| match &mut *journal {
             Some(journal) => journal.before(undo),
             None => Err(io::Error::other("no lease was taken")),
         };
         host::apply(step, &mut before, &mut left_out)?;
+        fault::point("step.done");
     }
     Err(host::exec::ExecError::nothing().into())
 }
@@ -92,6 +97,7 @@ fn inherited(journal: &Journal) -> io::Result<()> {
     let lock = journal.own().lock.as_fd();
     // Without close-on-exec, unlike the descriptor that it is made from.
     fcntl(lock, FcntlArg::F_DUPFD(LOCK_FROM)).or_else(|_| fcntl(lock, FcntlArg::F_DUPFD(3)))?;
+    fault::point("lease.inherited");
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 use super::ledger::Own;
 use super::record::Event;
 use super::{Lease, Locked};
+use crate::fault;
+use crate::host::audit::TARGET;
 use crate::host::undo;
 use crate::step::Undo;
 use std::io;
@@ -26,6 +28,7 @@ impl Journal {
     /// It could not be written: the step must not be done.
     pub fn before(&mut self, undo: Undo) -> io::Result<()> {
         self.own.note(&Event::Undo(undo.clone()))?;
+        undo.announce(&self.own.id);
         self.done.push(undo);
         Ok(())
     }
@@ -50,7 +53,9 @@ impl Journal {
     /// # Errors
     /// It could not be written.
     pub fn running(&mut self) -> io::Result<()> {
-        self.own.note(&Event::Running)
+        self.own.note(&Event::Running)?;
+        tracing::info!(target: TARGET, lease = %self.own.id, "granted: {}", self.own.held);
+        Ok(())
     }
 
     /// Undoes everything, the last step first, and ends the lease. What cannot
@@ -76,8 +81,9 @@ impl Journal {
 pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo::UndoError> {
     let mut failed = Ok(());
     for undo in done.iter().rev() {
+        fault::point("undo.begun");
         match undo::undo(undo) {
-            Ok(undo::Outcome::Done) => {}
+            Ok(undo::Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),
             Ok(undo::Outcome::NotOurs(found)) => {
                 tell(format!("left as it is, because it was changed since: {undo}: found {found}"));
             }
@@ -86,6 +92,7 @@ pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo
                 failed = failed.and(Err(error));
             }
         }
+        fault::point("undo.ended");
     }
     failed
 }

@@ -5,6 +5,7 @@ use super::journal::take_back;
 use super::record::Event;
 use super::{Entry, Lease, LedgerError, Life, Locked};
 use crate::assume::Holdings;
+use crate::host::audit::TARGET;
 use nix::unistd::geteuid;
 use std::path::Path;
 
@@ -88,6 +89,7 @@ pub fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
         recovered.stuck.push(lease);
         return;
     }
+    tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);
     recovered.ended.push(lease);
 }
 
