@@ -37,7 +37,7 @@ fn a_lease_that_cannot_be_read_is_said_and_holds_nothing() {
     }
     let shared = Shared::new();
     shared.write(ROOT, "1-1-000001.lease", "secret");
-    fs::set_permissions(shared.file("1-1-000001.lease"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(shared.file("1-1-000001.lease"), fs::Permissions::from_mode(0o000)).unwrap();
     let ended = shared.launch(ALICE, &["--cpus", "1"]).fine();
     let said =
         "lease 1-1-000001: it cannot be read: Permission denied (os error 13): it is user 0's, and holds nothing";

@@ -9,6 +9,7 @@ mod attackers;
 mod damage;
 mod forgery;
 mod lock;
+mod own;
 
 use numa_run::lease::{Header, Identity, record};
 use std::fs;
