@@ -7,8 +7,9 @@ mod transaction;
 use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
 use crate::host::audit::TARGET;
-use crate::lease::{self, Header, Held, Identity};
-use crate::observe::{self, Observed};
+use crate::lease::ledger::Reach;
+use crate::lease::{self, Header, Held, Identity, Ledger};
+use crate::observe::{self, Observed, RUN_DIR};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
@@ -36,7 +37,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     applicable(&request)?;
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
-        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
+        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
         let plan = consult::plan(&request, &mut observed)?;
         let plan = told(arguments, &request, &observed, plan)?;
         let lease = lease::ledger::new_id(Path::new("/"));
@@ -45,7 +46,12 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
     let place = match request.holds() || arguments.lease.name.is_some() {
-        true => placing::place(arguments, &request, &mut observed, &ledger)?,
+        true => {
+            if !arguments.source.quiet {
+                limits(&request, &ledger).iter().for_each(|limit| report::say(format!("numa-run: {limit}\n")));
+            }
+            placing::place(arguments, &request, &mut observed, &ledger)?
+        }
         false => Place::unheld(consult::plan(&request, &mut observed)?),
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
@@ -53,6 +59,22 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
     let header = header(arguments, &place, lease);
     match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
+}
+
+/// From whom what this launch gets is not kept.
+fn limits(request: &Request, ledger: &Ledger) -> Vec<String> {
+    let user = nix::unistd::geteuid();
+    let mut limits = Vec::new();
+    if ledger.reach() == Reach::Own {
+        limits.push(format!(
+            "only launches of user {user} keep off this one, and it off theirs: there is no {RUN_DIR} for all users \
+             (the first launch by root makes it)"
+        ));
+    }
+    if !request.devices.is_empty() && !user.is_root() {
+        limits.push("others may get the same devices: only launches by root keep theirs".into());
+    }
+    limits
 }
 
 /// How long a launch waits for another one that is being made.

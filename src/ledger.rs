@@ -3,7 +3,7 @@
 use crate::cli::{LedgerArgs, ReleaseArgs, StatusArgs};
 use crate::host::units;
 use crate::launch::LOCK_LIMIT;
-use crate::lease::{Entry, Life, recover};
+use crate::lease::{Entry, Life, ledger, recover};
 use crate::{observe, report};
 use anyhow::{Context, bail};
 
@@ -80,6 +80,10 @@ fn recovered(recovered: &recover::Recovered) -> anyhow::Result<u8> {
     }
 }
 
+/// Names are each user's own. Another's lease is meant by its id, which he
+/// cannot have made the name of a launch of ours.
 fn called(entry: &Entry, name: &str) -> bool {
-    entry.id == name || entry.lease.as_ref().is_ok_and(|lease| lease.header.name.as_deref() == Some(name))
+    let own = entry.user == nix::unistd::geteuid().as_raw();
+    let named = || entry.lease.as_ref().is_ok_and(|lease| lease.header.name.as_deref() == Some(name));
+    entry.id == name && (own || ledger::is_made_id(name)) || own && named()
 }

@@ -157,31 +157,49 @@ pub fn largest_file() -> u64 {
     if result == 0 { limit.rlim_cur } else { 0 }
 }
 
-/// Which of the two processes this is after a fork.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fork {
-    /// The one that was there before, with the pid of the other.
-    Parent(Pid),
-    /// The new one.
-    Child,
-}
-
-/// Makes a copy of this process.
+/// Two processes go on from here: the child, which is told nothing, and the
+/// parent, which is told the child's pid.
 ///
 /// # Errors
 /// What fork(2) answers.
-pub fn fork() -> io::Result<Fork> {
-    // SAFETY: this program has one thread, so that the copy finds no lock taken by another.
+pub fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the launcher has one thread, so that no lock that another one holds is copied; threads that a
+    // probe which took too long has left wait in read(2) and hold none.
     match unsafe { nix::unistd::fork() }? {
-        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
-        ForkResult::Child => Ok(Fork::Child),
+        ForkResult::Child => Ok(None),
+        ForkResult::Parent { child } => Ok(Some(child)),
     }
 }
 
-/// Ends this process, a copy, without touching what the original still uses.
-pub fn end(status: i32) -> ! {
-    // SAFETY: _exit takes any number and runs nothing.
-    unsafe { libc::_exit(status) }
+/// Ends this process at once: nothing is dropped, no handler of the parent's runs.
+pub fn exit_now(code: u8) -> ! {
+    // SAFETY: _exit(2) takes any status and does not come back.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// Closes every descriptor above stderr but these. What has owned them in this
+/// process must not be used or dropped any more.
+pub fn close_all_but(keep: &[RawFd]) {
+    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
+    keep.sort_unstable();
+    let ends = keep.iter().map(|&fd| fd.saturating_sub(1)).chain([u32::MAX]);
+    let starts = [3].into_iter().chain(keep.iter().map(|&fd| fd + 1));
+    for (first, last) in starts.zip(ends).filter(|(first, last)| first <= last) {
+        // SAFETY: close_range(2) takes any range; the caller vouches for the owners.
+        if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } < 0 {
+            close_each(first, last);
+        }
+    }
+}
+
+/// For Linux before 5.9.
+fn close_each(first: u32, last: u32) {
+    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let open: Vec<RawFd> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|&fd| u32::try_from(fd).is_ok_and(|fd| (first..=last).contains(&fd))) {
+        // SAFETY: close(2) takes any number; the caller vouches for the owners.
+        unsafe { libc::close(fd) };
+    }
 }
 
 /// Takes a capability, by its number, out of what this process and its children can ever have.

@@ -5,6 +5,7 @@ use super::LOCK_LIMIT;
 use crate::assume::Holdings;
 use crate::cli::LaunchArgs;
 use crate::consult::Consultation;
+use crate::lease::belief;
 use crate::lease::queue::{Ticket, pause};
 use crate::lease::recover::{self, Recovered};
 use crate::lease::{Lease, Ledger, Locked, nest};
@@ -102,6 +103,7 @@ fn now<'a>(
     let name = arguments.lease.name.as_deref();
     let before = name.map(|name| namesake(name, &mut recovered)).transpose()?.flatten();
     observed.look_again(request);
+    recovered.disbelieve(|lease| !belief::is_possible(lease, &observed.machine));
     let parent = nest::parent(ledger, &recovered.live);
     observed.surroundings.inside = parent.map(Lease::holdings);
     observed.holdings = parent.map_or_else(|| recovered.holdings(), |parent| within(parent, &recovered));
@@ -134,7 +136,9 @@ fn namesake(name: &str, recovered: &mut Recovered) -> anyhow::Result<Option<Leas
 /// What is held of a lease: by the leases that were taken out of it.
 fn within(parent: &Lease, recovered: &Recovered) -> Holdings {
     let all = recovered.live.iter().chain(&recovered.waiting).chain(&recovered.stuck);
-    let children = all.filter(|lease| lease.header.parent.as_ref() == Some(&parent.header.lease));
+    // Who has nothing to do with it could take it up by a lease that only says so.
+    let inside = |lease: &&Lease| lease.user == parent.user || belief::is_believed(lease.user);
+    let children = all.filter(|lease| lease.header.parent.as_ref() == Some(&parent.header.lease)).filter(inside);
     children.fold(Holdings::default(), |sum, child| sum.plus(&child.holdings()))
 }
 

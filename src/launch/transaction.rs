@@ -71,12 +71,14 @@ fn all(
             report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
         }
     };
+    let mut ready = false;
     for step in steps {
-        if let (Step::Exec(_), Some(journal)) = (step, &mut *journal) {
-            journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
-        }
-        if matches!(step, Step::Exec(_)) {
+        if matches!(step, Step::Rights(_) | Step::Exec(_)) && !std::mem::replace(&mut ready, true) {
+            if let Some(journal) = &mut *journal {
+                journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
+            }
             // Loading the workload may take its time: others need not wait for it.
+            // And its user could stop a process that is his, with the lock.
             locked.take();
             fault::point("ledger.unlocked");
         }

@@ -1,8 +1,9 @@
 //! Who holds what: one file for each lease in one ledger for the host.
 //!
 //! Reading order: `identity` says which process is meant, `record` is the
-//! file's format, `life` judges whether a lease's workload still runs, `ledger`
-//! is the folder with its lock, `journal` writes what undoes a step before the
+//! file's format, `belief` says how far another user's is believed, `life` judges
+//! whether a lease's workload still runs, `rebuild` what a damaged one holds,
+//! `ledger` is the folder (`folder` makes it safe) with its lock (`holder` has it), `journal` writes what undoes a step before the
 //! step is done, `recover` puts right what a launch left that is no more,
 //! `nest` finds the lease that we are in, `queue` is who waits for others.
 //!
@@ -16,12 +17,16 @@
 //!   user's lease alive.
 #![allow(clippy::disallowed_methods)] // The ledger is written here.
 
+pub mod belief;
+pub mod folder;
+pub mod holder;
 pub mod identity;
 pub mod journal;
 pub mod ledger;
 pub mod life;
 pub mod nest;
 pub mod queue;
+pub mod rebuild;
 pub mod record;
 pub mod recover;
 

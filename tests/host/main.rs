@@ -67,7 +67,7 @@ struct Stage(TempDir);
 impl Stage {
     fn new() -> Stage {
         let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
         Stage(folder)
     }
 
