@@ -12,14 +12,15 @@ use crate::request::Request;
 use crate::resource::Granted;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
-use crate::{host, report};
+use crate::{fault, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+use transaction::{Aftermath, Manner};
 
 /// Starts the command in place of this process. Comes back only when nothing
 /// was to be started (`--dry-run`).
@@ -47,11 +48,9 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let lease = lease::ledger::new_id(Path::new("/"));
     let steps = steps(arguments, &observed, &plan, &lease)?;
     let header = header(arguments, &place, lease);
-    match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
+    let manner = Manner { aftermath: Aftermath::Guardian, quiet: arguments.source.quiet };
+    match transaction::run(&steps, place, header, &identified(&request), manner)? {}
 }
-
-/// How long a launch waits for another one that is being made.
-pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// The plan, if it is one to go by; what there is to be said of it is said.
 fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Plan) -> anyhow::Result<Plan> {
@@ -143,7 +142,8 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) 
         }
     }
     let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
-    Ok(step::steps(plan, Exec { command, set }))
+    let tried = fault::changes().into_iter().map(Step::Host);
+    Ok(tried.chain(step::steps(plan, Exec { command, set })).collect())
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

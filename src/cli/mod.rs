@@ -51,6 +51,9 @@ pub enum Verb {
     Release(ReleaseArgs),
     /// The same for all launches that are no more
     Gc(LedgerArgs),
+    /// Wait for the end of a launch and put right what it left
+    #[command(hide = true)]
+    Guard(ReleaseArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),

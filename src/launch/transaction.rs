@@ -4,9 +4,9 @@ use super::placing::Place;
 use crate::fault;
 use crate::host::{self, StepError};
 use crate::lease::journal::Journal;
-use crate::lease::{Header, Locked};
+use crate::lease::{Header, Locked, guardian};
 use crate::report;
-use crate::step::Step;
+use crate::step::{Change, Step};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::convert::Infallible;
@@ -18,14 +18,38 @@ use std::os::fd::AsFd;
 /// have as many: programs expect the low numbers to be free.
 const LOCK_FROM: i32 = 512;
 
+/// Who undoes what is host-wide as soon as the workload has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aftermath {
+    /// A process that is left behind for it.
+    Guardian,
+    /// Our parent.
+    Supervisor,
+}
+
+/// What goes with the steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Who comes after the workload.
+    pub aftermath: Aftermath,
+    /// Whether remarks are left out.
+    pub quiet: bool,
+}
+
 /// Does the steps, the last of which becomes the workload.
 ///
 /// # Errors
 /// Nothing was started, and nothing is left of what was done.
-pub fn run(steps: &[Step], place: Place<'_>, header: Header, request: &str, quiet: bool) -> anyhow::Result<Infallible> {
+pub fn run(
+    steps: &[Step],
+    place: Place<'_>,
+    header: Header,
+    request: &str,
+    manner: Manner,
+) -> anyhow::Result<Infallible> {
     let needed =
         !header.held.is_empty() || header.name.is_some() || steps.iter().any(|step| matches!(step, Step::Host(_)));
-    let Place { mut locked, before, .. } = place;
+    let Place { locked, before, .. } = place;
     let own = locked.as_ref().filter(|_| needed).map(|locked| locked.publish(header, request)).transpose()?;
     let mut journal = own.map(Journal::new);
     if let (Some(locked), Some(journal), Some(before)) = (&locked, &mut journal, before) {
@@ -33,45 +57,102 @@ pub fn run(steps: &[Step], place: Place<'_>, header: Header, request: &str, quie
             .take_over(locked, &before)
             .with_context(|| format!("cannot take lease {} over", before.header.lease))?;
     }
-    let error = match all(steps, &mut locked, &mut journal, quiet) {
+    let mut transaction = Transaction { locked, journal, manner, guarded: false };
+    let error = match transaction.all(steps) {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    if let Some(journal) = journal {
-        journal.roll_back(&mut |remark| report::say(format!("numa-run: {remark}\n")));
+    let mut tell = |remark| report::say(format!("numa-run: {remark}\n"));
+    match transaction.journal {
+        // What the kernel still does with it cannot be foreseen.
+        Some(journal) if error.hangs() => journal.quarantine(&error, &mut tell),
+        Some(journal) => journal.roll_back(&mut tell),
+        None => {}
     }
     Err(told(error))
 }
 
-fn all(
-    steps: &[Step],
-    locked: &mut Option<Locked<'_>>,
-    journal: &mut Option<Journal>,
-    quiet: bool,
-) -> Result<Infallible, StepError> {
-    let mut left_out = |error: &StepError| {
-        let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        if !quiet {
-            report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
+struct Transaction<'a> {
+    locked: Option<Locked<'a>>,
+    journal: Option<Journal>,
+    manner: Manner,
+    guarded: bool,
+}
+
+impl Transaction<'_> {
+    fn all(&mut self, steps: &[Step]) -> Result<Infallible, StepError> {
+        for step in steps {
+            match step {
+                Step::Host(change) => self.change(step, change)?,
+                Step::Exec(_) => {
+                    self.running()?;
+                    self.apply(step)?;
+                }
+                Step::Join(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } => self.apply(step)?,
+            }
+            fault::point("step.done");
         }
-    };
-    for step in steps {
-        if let (Step::Exec(_), Some(journal)) = (step, &mut *journal) {
+        Err(host::exec::ExecError::nothing().into())
+    }
+
+    fn apply(&self, step: &Step) -> Result<(), StepError> {
+        host::apply(step, &mut |error: &StepError| {
+            let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+            if !self.manner.quiet {
+                report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
+            }
+        })
+    }
+
+    /// What undoes a change is on disk before it is made. One that may block is
+    /// made by a child, after the ledger was given back.
+    fn change(&mut self, step: &Step, change: &Change) -> Result<(), StepError> {
+        let Some(undo) = host::undo_of(change)? else { return Ok(()) };
+        if change.limit().is_some() {
+            self.unlock();
+        }
+        let no_lease = || StepError::Journal(io::Error::other("no lease was taken"));
+        self.journal.as_mut().ok_or_else(no_lease)?.before(undo).map_err(StepError::Journal)?;
+        self.guard();
+        let lock = self.journal.as_ref().ok_or_else(no_lease)?.own().lock.as_fd();
+        match change.limit() {
+            None => self.apply(step),
+            Some(limit) => host::make_within(limit, lock, change),
+        }
+    }
+
+    /// Leaves somebody behind who undoes what others on this host feel. Without
+    /// him it stays until the next launch, or `numa-run gc`.
+    fn guard(&mut self) {
+        let needed = self.journal.as_ref().is_some_and(Journal::is_host_wide);
+        if !needed || self.guarded || self.manner.aftermath == Aftermath::Supervisor {
+            return;
+        }
+        self.guarded = true;
+        let started = self.journal.as_ref().map(|journal| guardian::start(journal.own()));
+        if let Some(Err(error)) = started {
+            report::say(format!(
+                "numa-run: nobody will undo what this launch changes when it ends, but the next launch or `numa-run gc`: {error}\n"
+            ));
+        }
+        fault::point("guard.started");
+    }
+
+    fn running(&mut self) -> Result<(), StepError> {
+        // What was taken over from the last launch of this name is to be undone too.
+        self.guard();
+        if let Some(journal) = &mut self.journal {
             journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
         }
-        if matches!(step, Step::Exec(_)) {
-            // Loading the workload may take its time: others need not wait for it.
-            locked.take();
-            fault::point("ledger.unlocked");
-        }
-        let mut before = |undo| match &mut *journal {
-            Some(journal) => journal.before(undo),
-            None => Err(io::Error::other("no lease was taken")),
-        };
-        host::apply(step, &mut before, &mut left_out)?;
-        fault::point("step.done");
+        // Loading the workload may take its time: others need not wait for it.
+        self.unlock();
+        Ok(())
     }
-    Err(host::exec::ExecError::nothing().into())
+
+    fn unlock(&mut self) {
+        self.locked.take();
+        fault::point("ledger.unlocked");
+    }
 }
 
 /// Leaves the lease's lock to the workload, which holds it as long as it or a child of it lives.

@@ -4,9 +4,11 @@
 //! a folder like /tmp, where everybody makes files and removes only his own.
 
 use super::life::{self, Life, Signs};
+use super::log::Log;
 use super::record::{self, Damage};
 use super::{Header, Lease, identity};
 use crate::fault;
+use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -14,6 +16,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -151,6 +154,11 @@ impl Ledger {
         Ok(entries)
     }
 
+    /// One of them; none where it is gone.
+    pub fn look_up(&self, id: &str) -> Option<Entry> {
+        self.entry(&Signs::read(&self.root), id.to_owned())
+    }
+
     /// None for what is no file, or is gone.
     fn entry(&self, signs: &Signs, id: String) -> Option<Entry> {
         let (text, user) = text(&self.file(&id, "lease")).ok()??;
@@ -172,10 +180,7 @@ impl Ledger {
     /// # Errors
     /// It could not be written.
     pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut log = options.append(true).custom_flags(libc::O_NOFOLLOW).open(self.file(id, "lease"))?;
-        log.write_all(record::line(event)?.as_bytes())?;
-        log.sync_data()
+        Log::open(&self.file(id, "lease"))?.note(event)
     }
 
     fn make(&self) -> Result<(), LedgerError> {
@@ -305,9 +310,9 @@ pub struct Own {
     /// What it is called.
     pub id: String,
     file: PathBuf,
-    log: File,
+    log: Log,
     /// Closed, it ends the lease; the workload inherits it.
-    pub lock: Flock<File>,
+    pub lock: File,
     lock_path: PathBuf,
 }
 
@@ -330,7 +335,7 @@ impl Locked<'_> {
             self.write(&file, &record::begun(&header, request)?)
         });
         match written {
-            Ok(log) => Ok(Own { id, file, log, lock, lock_path }),
+            Ok(log) => Ok(Own { id, file, log: Log::new(log), lock, lock_path }),
             Err(source) => {
                 let _ = fs::remove_file(&lock_path);
                 Err(LedgerError::File { path: file, source })
@@ -383,15 +388,15 @@ impl Locked<'_> {
 }
 
 /// Makes a lock and takes it.
-pub(super) fn new_lock(path: &Path) -> io::Result<Flock<File>> {
+pub(super) fn new_lock(path: &Path) -> io::Result<File> {
     // Others must not open it: a lock of theirs would keep this lease alive.
     whatever_the_umask(|| OpenOptions::new().write(true).create_new(true).mode(0o400).open(path))?;
     fault::point("lease.lock-made");
     // What the workload inherits is open for reading only.
     let file = life::open(path)?;
-    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+    syscall::lock(&file, Lock::Alone)?;
     fault::point("lease.lock-held");
-    Ok(lock)
+    Ok(file)
 }
 
 /// A lease ends with the unlink of its file; a lock without one is swept.
@@ -411,15 +416,23 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 }
 
 impl Own {
+    /// The folder of its ledger.
+    pub fn ledger_folder(&self) -> &Path {
+        let leases = self.file.parent();
+        leases.and_then(Path::parent).unwrap_or(Path::new("/"))
+    }
+
+    /// The lock and the file, to undo what this launch did.
+    pub fn parts(&mut self) -> (BorrowedFd<'_>, &mut Log) {
+        (self.lock.as_fd(), &mut self.log)
+    }
+
     /// Appends what happened, and comes back when it is on disk.
     ///
     /// # Errors
     /// It could not be written.
     pub fn note(&mut self, event: &record::Event) -> io::Result<()> {
-        self.log.write_all(record::line(event)?.as_bytes())?;
-        self.log.sync_data()?;
-        fault::point("journal.noted");
-        Ok(())
+        self.log.note(event)
     }
 
     /// Ends the lease.

@@ -3,7 +3,8 @@
 //! Reading order: `identity` says which process is meant, `record` is the
 //! file's format, `life` judges whether a lease's workload still runs, `ledger`
 //! is the folder with its lock, `journal` writes what undoes a step before the
-//! step is done, `recover` puts right what a launch left that is no more,
+//! step is done (`log` appends it), `recover` puts right what a launch left that
+//! is no more, with `claim` where that may take its time, `watch` waits for its end, `guardian` is who does,
 //! `nest` finds the lease that we are in, `queue` is who waits for others.
 //!
 //! What keeps this true whatever happens:
@@ -16,14 +17,18 @@
 //!   user's lease alive.
 #![allow(clippy::disallowed_methods)] // The ledger is written here.
 
+pub mod claim;
+pub mod guardian;
 pub mod identity;
 pub mod journal;
 pub mod ledger;
 pub mod life;
+pub mod log;
 pub mod nest;
 pub mod queue;
 pub mod record;
 pub mod recover;
+pub mod watch;
 
 pub use identity::Identity;
 pub use ledger::{Entry, Ledger, LedgerError, Locked};
@@ -50,6 +55,10 @@ pub struct Lease {
     pub journal: Vec<Undo>,
     /// Whether the launch has come to its workload.
     pub running: bool,
+    /// Whether what it did is being undone, or was when that was interrupted.
+    pub ending: bool,
+    /// What of it does not come back from the kernel; tried again by hand and by the timer only.
+    pub stuck: Option<String>,
     /// When its end was first seen, in seconds since the boot.
     pub ended: Option<u64>,
     /// What tells its request from others, for a restart under the same name.

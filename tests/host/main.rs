@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests start programs, and fail where they cannot")]
 
+#[cfg(feature = "faults")]
+mod crash;
 mod dry_run;
 mod exit_codes;
 mod inherited;
