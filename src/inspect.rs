@@ -1,7 +1,7 @@
 //! The subcommands that only look.
 
 use crate::cli::options::Contradiction;
-use crate::cli::{DebugArgs, DebugWhat, PlanArgs, TopoArgs};
+use crate::cli::{CompletionsArgs, DebugArgs, DebugWhat, PlanArgs, TopoArgs, completions};
 use crate::observe::{self, Observed};
 use crate::plan::{self, Facts, RefusalKind};
 use crate::request::Request;
@@ -66,6 +66,15 @@ pub fn topo(arguments: &TopoArgs) -> anyhow::Result<u8> {
         false => report::topo::text(&machine),
     };
     report::answer(&text).context("cannot write the answer")?;
+    Ok(0)
+}
+
+/// `numa-run completions`.
+///
+/// # Errors
+/// The script cannot be written.
+pub fn completions(arguments: &CompletionsArgs) -> anyhow::Result<u8> {
+    report::answer(&completions::script(arguments.shell)).context("cannot write the script")?;
     Ok(0)
 }
 

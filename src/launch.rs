@@ -1,15 +1,18 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod standby;
 mod transaction;
 
-use crate::cli::LaunchArgs;
+use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
+use crate::host::audit::TARGET;
 use crate::lease::{self, Header, Held, Identity};
 use crate::observe::{self, Observed};
 use crate::plan::{self, Plan};
 use crate::request::Request;
 use crate::resource::Granted;
+use crate::rights::Rights;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
 use crate::{fault, host, report};
@@ -29,6 +32,7 @@ use transaction::{Aftermath, Manner};
 /// Nothing was started. The exit code of it is [`exit_code`].
 pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
+    let rights = arguments.rights.rights()?;
     check(arguments)?;
     applicable(&request)?;
     let mut observed = observe::observe(&request, &arguments.source)?;
@@ -36,7 +40,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
         let plan = told(arguments, &request, &observed, plan::plan(&request, &observed.facts()))?;
         let lease = lease::ledger::new_id(Path::new("/"));
-        return report::answer(&step::script(&steps(arguments, &observed, &plan, &lease)?))
+        return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
@@ -46,9 +50,10 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));
-    let steps = steps(arguments, &observed, &plan, &lease)?;
+    let steps = steps(arguments, &observed, &plan, rights, &lease)?;
     let header = header(arguments, &place, lease);
-    let manner = Manner { aftermath: Aftermath::Guardian, quiet: arguments.source.quiet };
+    let audit = arguments.lease.audit.clone().unwrap_or_default();
+    let manner = Manner { aftermath: Aftermath::Guardian, audit, quiet: arguments.source.quiet };
     match transaction::run(&steps, place, header, &identified(&request), manner)? {}
 }
 
@@ -58,6 +63,9 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
         report::say(report::explain(request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
+        if !arguments.dry_run {
+            tracing::info!(target: TARGET, "refused: {refusal}");
+        }
         return Err(refusal.clone().into());
     }
     if let Some(creation) = plan.creations.first() {
@@ -105,6 +113,7 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.dry_run {
         return Ok(());
     }
+    able(&arguments.rights)?;
     if arguments.source.topology.is_some() {
         bail!(
             "--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run"
@@ -113,6 +122,24 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.source.assume.is_some() {
         bail!(
             "--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run"
+        );
+    }
+    Ok(())
+}
+
+/// Whether this process may become another user, and has the capabilities that it is to leave.
+fn able(rights: &RightsArgs) -> anyhow::Result<()> {
+    let asked = [(rights.user.is_some(), "--user"), (rights.caps.is_some(), "--caps")];
+    let user = nix::unistd::geteuid();
+    if let Some((_, flag)) = asked.iter().find(|(given, _)| *given && !user.is_root()) {
+        bail!(
+            "{flag} needs root, and this is user {user}: start numa-run as root (sudo numa-run ...), or leave it out"
+        );
+    }
+    let missing = rights.caps.map(host::rights::missing).transpose().context("capabilities")?;
+    if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
+        bail!(
+            "--caps: {missing} cannot be given, because this process does not have it (a container or a unit may limit root)"
         );
     }
     Ok(())
@@ -131,7 +158,13 @@ fn applicable(request: &Request) -> anyhow::Result<()> {
     }
 }
 
-fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) -> anyhow::Result<Vec<Step>> {
+fn steps(
+    arguments: &LaunchArgs,
+    observed: &Observed,
+    plan: &Plan,
+    rights: Rights,
+    lease: &str,
+) -> anyhow::Result<Vec<Step>> {
     let start = start(plan, lease);
     let mut command = arguments.command.clone();
     if arguments.template {
@@ -141,9 +174,11 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) 
             })?;
         }
     }
-    let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
+    let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
+    set.extend(rights.variables());
+    let unset = rights.unset();
     let tried = fault::changes().into_iter().map(Step::Host);
-    Ok(tried.chain(step::steps(plan, Exec { command, set })).collect())
+    Ok(tried.chain(step::steps(plan, rights, Exec { command, set, unset })).collect())
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

@@ -13,6 +13,7 @@
 //!   owner has laid down, what is taken for granted.
 //! - [`resource`]: kinds of resources, one file or folder each.
 //! - [`plan`]: request and machine in, placement out.
+//! - [`rights`]: who the workload is and what it may do.
 //! - [`step`], [`environment`]: what a placement does to the process.
 //! - [`fault`]: where tests end a program between two effects; nothing in what is shipped.
 //! - [`host`]: the only room that changes the machine.
@@ -47,6 +48,8 @@ pub mod assume;
 pub mod resource;
 
 pub mod plan;
+
+pub mod rights;
 
 pub mod step;
 

@@ -1,7 +1,9 @@
 //! One change as data: what it is, and how it prints as a shell line.
 
+use crate::host::audit::TARGET;
 use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
+use crate::rights::Rights;
 use crate::topology::{CpuSet, NodeMask};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -28,6 +30,8 @@ pub enum Step {
         /// Whether the workload may start without it.
         need: Need,
     },
+    /// Giving up rights for good.
+    Rights(Rights),
     /// Becoming the workload.
     Exec(Exec),
 }
@@ -106,6 +110,20 @@ impl fmt::Display for Undo {
     }
 }
 
+impl Undo {
+    /// Says for the journal of the system which change is about to be made.
+    pub fn announce(&self, lease: &str) {
+        match self {
+            Undo::RemoveGroup(folder) => {
+                tracing::info!(target: TARGET, lease, file = %folder.display(), "a group is made");
+            }
+            Undo::Restore { file, old, ours } => {
+                tracing::info!(target: TARGET, lease, file = %file.display(), old, new = ours, "a file is changed");
+            }
+        }
+    }
+}
+
 /// The workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exec {
@@ -113,10 +131,12 @@ pub struct Exec {
     pub command: Vec<OsString>,
     /// Variables set besides those that were inherited.
     pub set: Vec<(String, OsString)>,
+    /// Variables that are not inherited.
+    pub unset: Vec<String>,
 }
 
 /// The steps of a plan that was admitted, in order.
-pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
+pub fn steps(plan: &Plan, rights: Rights, exec: Exec) -> Vec<Step> {
     let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
     let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
     let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes, need }| Step::MemoryPolicy {
@@ -125,7 +145,9 @@ pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
         need,
     });
     let affinity = affinity.or(shared_only).map(Step::Affinity);
-    affinity.into_iter().chain(memory).chain([Step::Exec(exec)]).collect()
+    // Everything before may need the rights.
+    let rights = (!rights.are_kept()).then_some(Step::Rights(rights));
+    affinity.into_iter().chain(memory).chain(rights).chain([Step::Exec(exec)]).collect()
 }
 
 impl Step {
@@ -136,21 +158,23 @@ impl Step {
             Step::Join(folder) => format!("echo $$ > {}", quoted(folder.join("cgroup.procs").as_os_str())),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
+            Step::Rights(rights) => rights.shell(),
             Step::Exec(exec) => exec.shell(),
         }
     }
 }
 
-/// A whole script. The memory policy becomes a prefix of the last line, because
-/// a shell cannot set its own.
+/// A whole script. Memory policy and rights become prefixes of the last line,
+/// because a shell cannot set its own.
 pub fn script(steps: &[Step]) -> String {
     let mut lines = Vec::new();
     let mut prefix = String::new();
     for step in steps {
         match step {
-            Step::MemoryPolicy { .. } => prefix = step.shell() + " ",
+            Step::MemoryPolicy { .. } | Step::Rights(_) => prefix = prefix + &step.shell() + " ",
             Step::Host(_) | Step::Join(_) | Step::Affinity(_) => lines.push(step.shell()),
             Step::Exec(exec) => {
+                lines.extend(exec.unset.iter().map(|name| format!("unset {name}")));
                 lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
                 lines.push(format!("exec {prefix}{}", exec.shell()));
             }

@@ -86,6 +86,12 @@ fn a_dry_run_is_as_reviewed() {
 }
 
 #[test]
+fn a_dry_run_as_another_user_is_as_reviewed() {
+    let who = "--user 4200000000:100 --group 27 --caps net_raw,ipc_lock --no-new-privs";
+    same(shown(&format!("--cpus 2 {who} --dry-run -- ./app"), true), file!["snapshots/dry-run-user.txt"]);
+}
+
+#[test]
 fn a_dry_run_with_named_devices_is_as_reviewed() {
     let devices = "--gpu 1 --nic fast=1:interface=eth0 --nic 1 --pci 0000:10:00.0";
     let words = "{nic.0} {nic.1} {nic.fast} {nic.fast.0} {nic.fast.node} {pci.0}";

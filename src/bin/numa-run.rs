@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Some(Verb::Release(arguments)) => ended(ledger::release(arguments), inspect::exit_code),
         Some(Verb::Gc(arguments)) => ended(ledger::gc(arguments), inspect::exit_code),
         Some(Verb::Guard(arguments)) => ended(ledger::guard(arguments), inspect::exit_code),
+        Some(Verb::Completions(arguments)) => ended(inspect::completions(arguments), inspect::exit_code),
         Some(Verb::Debug(arguments)) => ended(inspect::debug(arguments), inspect::exit_code),
     }
 }

@@ -1,6 +1,8 @@
 //! The options that say what becomes of a launch's lease.
 
+use crate::host::audit::Audit;
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::time::Duration;
 
 /// What becomes of the lease.
@@ -17,6 +19,14 @@ pub struct LeaseArgs {
     #[arg(long, value_name = "DURATION", help_heading = "Lease", hide_env = true, env = "NUMA_RUN_WAIT")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "forever", value_parser = wait)]
     pub wait: Option<Duration>,
+    /// Where a line for each change goes: auto (journald or syslog), never, or a socket
+    #[arg(long, value_name = "WHERE", help_heading = "Lease", hide_env = true, env = "NUMA_RUN_AUDIT", value_parser = audit())]
+    pub audit: Option<Audit>,
+}
+
+/// Reads where audit lines go.
+pub fn audit() -> impl TypedValueParser<Value = Audit> {
+    OsStringValueParser::new().map(Audit::from)
 }
 
 /// How long a named launch's things are kept where nothing else is said.

@@ -1,7 +1,8 @@
 //! Other processes of ours: a child that does what may block in the kernel, and
 //! one that outlives us.
 
-use super::{StepError, syscall};
+use super::StepError;
+use super::syscall::{self, Fork};
 use crate::fault;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -99,16 +100,16 @@ where
     let (answer, question) = pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| ChildError::None(errno.into()))?;
     let parent = nix::unistd::getpid();
     fault::child(false);
-    let Some(child) = syscall::fork().map_err(ChildError::None)? else {
+    let Fork::Parent(child) = syscall::fork().map_err(ChildError::None)? else {
         fault::child(true);
         alone(&[lock.as_raw_fd(), question.as_raw_fd()]);
         // Nobody would hear the answer.
         let orphan = prctl::set_pdeathsig(Signal::SIGKILL).is_err() || getppid() != parent;
         if !orphan {
-            let told = serde_json::to_vec(&work()).map(|bytes| File::from(question).write_all(&bytes));
-            syscall::exit_now(u8::from(!matches!(told, Ok(Ok(())))));
+            let _ = serde_json::to_vec(&work()).map(|bytes| File::from(question).write_all(&bytes));
+            syscall::end(0);
         }
-        syscall::exit_now(1)
+        syscall::end(1)
     };
     drop(question);
     let end = Instant::now() + limit;
@@ -169,15 +170,15 @@ pub fn apart(arguments: &[&OsStr]) -> io::Result<()> {
     let c_string = |word: &&OsStr| CString::new(word.as_bytes()).map_err(io::Error::other);
     let arguments = arguments.iter().map(c_string).collect::<io::Result<Vec<CString>>>()?;
     let (answer, question) = pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
-    let Some(child) = syscall::fork()? else {
+    let Fork::Parent(child) = syscall::fork()? else {
         // The leader of the session ends at once, so that no terminal can ever become this session's.
-        if setsid().is_ok() && matches!(syscall::fork(), Ok(None)) {
+        if setsid().is_ok() && matches!(syscall::fork(), Ok(Fork::Child)) {
             fault::role("guard");
             fault::point("guard.forked");
             let error = again(&arguments, question.as_raw_fd());
             let _ = File::from(question).write_all(&(error as i32).to_ne_bytes());
         }
-        syscall::exit_now(0)
+        syscall::end(0)
     };
     drop(question);
     while waitpid(child, None) == Err(Errno::EINTR) {}

@@ -4,10 +4,12 @@
 //! less than it was told.
 #![allow(clippy::disallowed_methods)] // This is where the effects live.
 
+pub mod audit;
 pub mod cgroup;
 pub mod child;
 pub mod exec;
 pub mod file;
+pub mod rights;
 pub mod snapshot;
 #[allow(unsafe_code)]
 pub mod syscall;
@@ -109,6 +111,7 @@ pub fn apply(step: &Step, left_out: &mut dyn FnMut(&StepError)) -> Result<(), St
             }
             other => other,
         },
+        Step::Rights(rights) => rights::give_up(rights),
         Step::Exec(exec) => Err(exec::exec(exec).into()),
     }
 }

@@ -156,6 +156,43 @@ pub fn largest_file() -> u64 {
     if result == 0 { limit.rlim_cur } else { 0 }
 }
 
+/// Which of the two processes this is after a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// The one that was there before, with the pid of the other.
+    Parent(Pid),
+    /// The new one.
+    Child,
+}
+
+/// Makes a copy of this process.
+///
+/// # Errors
+/// What fork(2) answers.
+pub fn fork() -> io::Result<Fork> {
+    // SAFETY: this program has one thread, so that the copy finds no lock taken by another.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// Ends this process, a copy, without touching what the original still uses.
+pub fn end(status: i32) -> ! {
+    // SAFETY: _exit takes any number and runs nothing.
+    unsafe { libc::_exit(status) }
+}
+
+/// Takes a capability, by its number, out of what this process and its children can ever have.
+///
+/// # Errors
+/// What prctl(2) answers.
+pub fn drop_from_bounding_set(capability: u32) -> io::Result<()> {
+    // SAFETY: PR_CAPBSET_DROP takes numbers only.
+    let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+    outcome(result.into())
+}
+
 /// Whether SIGPIPE was ignored when this process started.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
@@ -177,8 +214,16 @@ extern "C" fn remember_pipe() {
 
 /// Gives SIGPIPE back the meaning that it had when this process started.
 pub fn restore_pipe() {
-    let action = if PIPE_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
-    // SAFETY: both actions are constants that signal(2) takes; no handler of ours is involved.
+    pipe(if PIPE_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL });
+}
+
+/// Ignores SIGPIPE, as Rust's runtime does: who reads no more ends nobody.
+pub fn ignore_pipe() {
+    pipe(libc::SIG_IGN);
+}
+
+fn pipe(action: libc::sighandler_t) {
+    // SAFETY: callers pass constants that signal(2) takes; no handler of ours is involved.
     unsafe { libc::signal(libc::SIGPIPE, action) };
 }
 
@@ -209,26 +254,6 @@ pub fn lock(file: &File, lock: Lock) -> io::Result<()> {
             other => return other,
         }
     }
-}
-
-/// Two processes go on from here: the child, which is told nothing, and the
-/// parent, which is told the child's pid.
-///
-/// # Errors
-/// What fork(2) answers.
-pub fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the launcher has one thread, so that no lock that another one holds is copied; threads that a
-    // probe which took too long has left wait in read(2) and hold none.
-    match unsafe { nix::unistd::fork() }? {
-        ForkResult::Child => Ok(None),
-        ForkResult::Parent { child } => Ok(Some(child)),
-    }
-}
-
-/// Ends this process at once: nothing is dropped, no handler of the parent's runs.
-pub fn exit_now(code: u8) -> ! {
-    // SAFETY: _exit(2) takes any status and does not come back.
-    unsafe { libc::_exit(code.into()) }
 }
 
 /// Closes every descriptor above stderr but these. What has owned them in this

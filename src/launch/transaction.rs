@@ -1,7 +1,9 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
 use super::placing::Place;
+use super::standby::Standby;
 use crate::fault;
+use crate::host::audit::Audit;
 use crate::host::{self, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked, guardian};
@@ -28,10 +30,12 @@ pub enum Aftermath {
 }
 
 /// What goes with the steps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Manner {
     /// Who comes after the workload.
     pub aftermath: Aftermath,
+    /// Where who comes after it writes down what he does.
+    pub audit: Audit,
     /// Whether remarks are left out.
     pub quiet: bool,
 }
@@ -57,17 +61,18 @@ pub fn run(
             .take_over(locked, &before)
             .with_context(|| format!("cannot take lease {} over", before.header.lease))?;
     }
-    let mut transaction = Transaction { locked, journal, manner, guarded: false };
+    let mut transaction = Transaction { locked, journal, standby: None, manner, guarded: false };
     let error = match transaction.all(steps) {
         Ok(never) => match never {},
         Err(error) => error,
     };
     let mut tell = |remark| report::say(format!("numa-run: {remark}\n"));
-    match transaction.journal {
+    match (transaction.journal, transaction.standby) {
         // What the kernel still does with it cannot be foreseen.
-        Some(journal) if error.hangs() => journal.quarantine(&error, &mut tell),
-        Some(journal) => journal.roll_back(&mut tell),
-        None => {}
+        (Some(journal), _) if error.hangs() => journal.quarantine(&error, &mut tell),
+        (_, Some(standby)) => standby.take_back(),
+        (Some(journal), None) => journal.roll_back(&mut tell),
+        (None, None) => {}
     }
     Err(told(error))
 }
@@ -75,12 +80,14 @@ pub fn run(
 struct Transaction<'a> {
     locked: Option<Locked<'a>>,
     journal: Option<Journal>,
+    standby: Option<Standby>,
     manner: Manner,
     guarded: bool,
 }
 
 impl Transaction<'_> {
     fn all(&mut self, steps: &[Step]) -> Result<Infallible, StepError> {
+        self.stand_by(steps)?;
         for step in steps {
             match step {
                 Step::Host(change) => self.change(step, change)?,
@@ -88,11 +95,22 @@ impl Transaction<'_> {
                     self.running()?;
                     self.apply(step)?;
                 }
-                Step::Join(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } => self.apply(step)?,
+                Step::Join(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } | Step::Rights(_) => self.apply(step)?,
             }
             fault::point("step.done");
         }
         Err(host::exec::ExecError::nothing().into())
+    }
+
+    /// Leaves somebody behind who can take the launch back when it has given up its rights.
+    fn stand_by(&mut self, steps: &[Step]) -> Result<(), StepError> {
+        let gives_up = steps.iter().any(|step| matches!(step, Step::Rights(rights) if rights.held().is_some()));
+        if let Some(journal) = self.journal.as_ref().filter(|_| gives_up) {
+            let call = "fork, to be able to take the launch back".to_owned();
+            let started = Standby::start(journal.own().written());
+            self.standby = Some(started.map_err(|source| StepError::Refused { call, source })?);
+        }
+        Ok(())
     }
 
     fn apply(&self, step: &Step) -> Result<(), StepError> {
@@ -129,7 +147,7 @@ impl Transaction<'_> {
             return;
         }
         self.guarded = true;
-        let started = self.journal.as_ref().map(|journal| guardian::start(journal.own()));
+        let started = self.journal.as_ref().map(|journal| guardian::start(journal.own(), &self.manner.audit));
         if let Some(Err(error)) = started {
             report::say(format!(
                 "numa-run: nobody will undo what this launch changes when it ends, but the next launch or `numa-run gc`: {error}\n"

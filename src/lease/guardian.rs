@@ -9,6 +9,7 @@ use super::ledger::Own;
 use super::recover::{self, Effort};
 use super::{Ledger, LedgerError, Life, watch};
 use crate::fault;
+use crate::host::audit::Audit;
 use crate::host::child;
 use std::ffi::OsStr;
 use std::io;
@@ -23,11 +24,11 @@ const TRIES: u32 = 600;
 ///
 /// # Errors
 /// It could not be started.
-pub fn start(own: &Own) -> io::Result<()> {
+pub fn start(own: &Own, audit: &Audit) -> io::Result<()> {
     // It lives in another folder than we do.
     let folder = std::path::absolute(own.ledger_folder())?;
-    let arguments = ["numa-run", "guard", "--run-dir"].map(OsStr::new).into_iter();
-    child::apart(&arguments.chain([folder.as_os_str(), OsStr::new(&own.id)]).collect::<Vec<_>>())
+    let [program, verb, run_dir, to] = ["numa-run", "guard", "--run-dir", "--audit"].map(OsStr::new);
+    child::apart(&[program, verb, run_dir, folder.as_os_str(), to, audit.word(), OsStr::new(&own.id)])
 }
 
 /// What the guardian does.

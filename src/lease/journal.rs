@@ -5,6 +5,7 @@ use super::log::Log;
 use super::record::Event;
 use super::{Lease, Locked};
 use crate::fault;
+use crate::host::audit::TARGET;
 use crate::host::undo::{self, Outcome, UndoError};
 use crate::step::Undo;
 use std::error::Error;
@@ -31,6 +32,7 @@ impl Journal {
     /// It could not be written: the step must not be done.
     pub fn before(&mut self, undo: Undo) -> io::Result<()> {
         self.own.note(&Event::Undo(undo.clone()))?;
+        undo.announce(&self.own.id);
         self.done.push(undo);
         Ok(())
     }
@@ -55,7 +57,9 @@ impl Journal {
     /// # Errors
     /// It could not be written.
     pub fn running(&mut self) -> io::Result<()> {
-        self.own.note(&Event::Running)
+        self.own.note(&Event::Running)?;
+        tracing::info!(target: TARGET, lease = %self.own.id, "granted: {}", self.own.held);
+        Ok(())
     }
 
     /// Undoes everything, the last step first, and ends the lease. What cannot
@@ -121,7 +125,7 @@ pub fn take_back(
     for undo in done.iter().rev() {
         fault::point("undo.begun");
         match undo_one(undo) {
-            Ok(Outcome::Done) => {}
+            Ok(Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),
             Ok(Outcome::NotOurs(found)) => {
                 tell(format!("left as it is, because it was changed since: {undo}: found {found}"));
             }

@@ -3,10 +3,11 @@
 //! `lock` belongs to who owns the folder and anybody may lock it; `leases` is
 //! a folder like /tmp, where everybody makes files and removes only his own.
 
+use super::journal::{take_back, undone};
 use super::life::{self, Life, Signs};
 use super::log::Log;
 use super::record::{self, Damage};
-use super::{Header, Lease, identity};
+use super::{Header, Held, Lease, identity};
 use crate::fault;
 use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
@@ -309,6 +310,8 @@ pub struct Locked<'a> {
 pub struct Own {
     /// What it is called.
     pub id: String,
+    /// What it holds.
+    pub held: Held,
     file: PathBuf,
     log: Log,
     /// Closed, it ends the lease; the workload inherits it.
@@ -327,7 +330,7 @@ impl Locked<'_> {
     /// # Errors
     /// It cannot be written; nothing of it is left.
     pub fn publish(&self, header: Header, request: &str) -> Result<Own, LedgerError> {
-        let id = header.lease.clone();
+        let (id, held) = (header.lease.clone(), header.held.clone());
         let (lock_path, file) = (self.ledger.file(&id, "lock"), self.ledger.file(&id, "lease"));
         let lock = new_lock(&lock_path).map_err(|source| LedgerError::File { path: lock_path.clone(), source })?;
         let written = lock.metadata().and_then(|about| {
@@ -335,7 +338,7 @@ impl Locked<'_> {
             self.write(&file, &record::begun(&header, request)?)
         });
         match written {
-            Ok(log) => Ok(Own { id, file, log: Log::new(log), lock, lock_path }),
+            Ok(log) => Ok(Own { id, held, file, log: Log::new(log), lock, lock_path }),
             Err(source) => {
                 let _ = fs::remove_file(&lock_path);
                 Err(LedgerError::File { path: file, source })
@@ -435,12 +438,49 @@ impl Own {
         self.log.note(event)
     }
 
+    /// The lease as others find it.
+    pub fn written(&self) -> Written {
+        Written { id: self.id.clone(), file: self.file.clone(), lock_path: self.lock_path.clone() }
+    }
+
     /// Ends the lease.
     ///
     /// # Errors
     /// Its file is still there: it holds nothing any more once this process ends.
     pub fn release(self) -> io::Result<()> {
         remove(&self.file, &self.lock_path)
+    }
+}
+
+/// A lease on disk, for a process that is not its owner.
+#[derive(Clone, Debug)]
+pub struct Written {
+    id: String,
+    file: PathBuf,
+    lock_path: PathBuf,
+}
+
+impl Written {
+    /// Undoes what its journal has by now, and ends it. What cannot be undone
+    /// is told, and the lease stays for the next launch to try again.
+    pub fn take_back(&self, tell: &mut dyn FnMut(String)) {
+        let taken = self.opened().map(|(lease, lock, mut log)| {
+            take_back(&lease.journal, &mut |undo| undone(undo, lock.as_fd(), &mut log, None), tell)
+        });
+        let removed = match taken {
+            Ok(Ok(())) => remove(&self.file, &self.lock_path),
+            Ok(Err(_)) => Ok(()),
+            Err(error) => return tell(format!("the lease {} cannot be read: {error}", self.file.display())),
+        };
+        if let Err(error) = removed {
+            tell(format!("the lease could not be removed: {error}"));
+        }
+    }
+
+    fn opened(&self) -> io::Result<(Lease, File, Log)> {
+        let (text, user) = text(&self.file)?.ok_or(io::ErrorKind::InvalidData)?;
+        let lease = record::read(&text, &self.id, user).map_err(io::Error::other)?;
+        Ok((lease, life::open(&self.lock_path)?, Log::open(&self.file)?))
     }
 }
 

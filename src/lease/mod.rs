@@ -36,12 +36,13 @@ pub use life::Life;
 
 use crate::assume::Holdings;
 use crate::plan::Plan;
-use crate::request::PageSize;
+use crate::request::{Mib, PageSize};
 use crate::resource::Granted;
 use crate::step::Undo;
 use crate::topology::{Bdf, CpuSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
 /// A launch and what it holds.
@@ -110,6 +111,25 @@ pub struct Held {
     pub pages: BTreeMap<u64, BTreeMap<u32, u64>>,
     /// Devices.
     pub devices: BTreeSet<Bdf>,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.cpus.is_empty() {
+            parts.push(format!("cpus {}", self.cpus));
+        }
+        if !self.shared.is_empty() {
+            parts.push(format!("a share of cpus {}", self.shared));
+        }
+        parts.extend(self.memory.iter().map(|(node, &mib)| format!("{} on node {node}", Mib(mib))));
+        for (&kib, nodes) in &self.pages {
+            let size = PageSize::from_kib(kib);
+            parts.extend(nodes.iter().map(|(node, count)| format!("{count} pages of {size} on node {node}")));
+        }
+        parts.extend(self.devices.iter().map(Bdf::to_string));
+        out.write_str(&if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") })
+    }
 }
 
 impl Held {

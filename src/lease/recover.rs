@@ -8,6 +8,7 @@ use super::record::Event;
 use super::{Entry, Lease, Ledger, LedgerError, Life, Locked};
 use crate::assume::Holdings;
 use crate::fault;
+use crate::host::audit::TARGET;
 use crate::host::undo::undo;
 use nix::unistd::geteuid;
 use std::collections::BTreeSet;
@@ -196,6 +197,7 @@ fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
         recovered.stuck.push(lease);
         return;
     }
+    tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);
     recovered.ended.push(lease);
 }
 

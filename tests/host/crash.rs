@@ -65,15 +65,15 @@ impl Scene {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The same command, with somebody killed at these points, the first of which is passed.
-    fn killed_at(&self, words: &[&str], points: &[&str]) {
+    /// The same command, with somebody killed at these points; whether the first of them was passed.
+    fn killed_at(&self, words: &[&str], points: &[&str]) -> bool {
         let trace = self.stage.path("trace");
         let mut command = self.changing(words);
         Ended::of(command.env("NUMA_RUN_FAULT_TRACE", &trace).env("NUMA_RUN_FAULT", points.join(";")));
         self.wait_for_others();
         let passed = fs::read_to_string(&trace).unwrap_or_default();
-        assert!(passed.lines().any(|line| line == points[0]), "{points:?} is not in {passed}");
-        fs::remove_file(trace).unwrap();
+        let _ = fs::remove_file(trace);
+        passed.lines().any(|line| line == points[0])
     }
 
     /// A launch that was killed, and its guardian before it.
@@ -163,9 +163,14 @@ fn kill_at_each(words: &[&str], prepare: &dyn Fn(&Scene), next: &[&str]) {
         let guardians = point.starts_with("guard ") || point.contains("-of-guard ");
         let without = vec![NO_GUARDIAN];
         for others in [vec![], without].into_iter().take(if guardians { 1 } else { 2 }) {
-            prepare(&scene);
-            scene.killed_at(words, &[&[point.as_str()][..], &others].concat());
-            scene.is_put_right(next, &format!("killed at {point} {others:?}"));
+            // Some points are passed only where the guardian is awake before the workload has ended.
+            let killed = |_| {
+                prepare(&scene);
+                let killed = scene.killed_at(words, &[&[point.as_str()][..], &others].concat());
+                scene.is_put_right(next, &format!("killed at {point} {others:?}"));
+                killed
+            };
+            assert!((0..20).any(killed), "{point} {others:?} was never passed again");
         }
     }
 }

@@ -278,3 +278,28 @@ fn launches_inside_of_a_lease_divide_it() {
 fn quick_script(stage: &Stage, user: User, cpus: &str, script: &str) -> Ended {
     Ended::of(stage.numa_run(user).args(["--quiet", "--smt", "share", "--cpus", cpus, "--", "sh", "-c", script]))
 }
+
+#[test]
+fn the_systems_journal_has_a_line_for_what_is_granted_refused_and_given_back() {
+    let stage = Stage::new();
+    let path = stage.path("log");
+    let log = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    log.set_nonblocking(true).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = stage.numa_run(User::Same);
+        Ended::of(command.env("NUMA_RUN_AUDIT", &path).args(arguments))
+    };
+    run(&["--cpus", "1", "--memory", "16M", "--", "true"]);
+    run(&["--cpus", "9999", "--", "true"]);
+    run(&["plan", "--cpus", "9999"]);
+    run(&["gc"]);
+    let mut bytes = [0; 4096];
+    let next = || log.recv(&mut bytes).ok().map(|length| String::from_utf8_lossy(&bytes[..length]).into_owned());
+    let lines = std::iter::from_fn(next);
+    let lines: Vec<String> = lines.map(|line| line.split_once("]: ").unwrap().1.to_owned()).collect();
+    let begins: Vec<&str> = lines.iter().map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(begins, ["granted", "released", "refused"], "{lines:#?}");
+    let user = nix::unistd::getuid();
+    assert!(lines[0].contains(&format!("16M on node 0; user={user} lease=")), "{lines:#?}");
+    assert!(lines[2].contains("not enough cpus: 9999 wanted"), "{lines:#?}");
+}

@@ -11,6 +11,7 @@ mod inherited;
 mod leases;
 mod placed;
 mod refused;
+mod rights;
 mod told;
 mod topologies;
 
