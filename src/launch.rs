@@ -1,7 +1,9 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod signals;
 mod standby;
+mod supervise;
 mod transaction;
 
 use crate::cli::{LaunchArgs, RightsArgs};
@@ -26,11 +28,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use transaction::{Aftermath, Manner};
 
 /// Starts the command in place of this process. Comes back only when nothing
-/// was to be started (`--dry-run`).
+/// was to be started (`--dry-run`), or with the command's status where this
+/// process was to stay (`--supervise`).
 ///
 /// # Errors
 /// Nothing was started. The exit code of it is [`exit_code`].
-pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
+pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<u8> {
+    if !arguments.lease.supervise || arguments.dry_run {
+        return line(arguments, Aftermath::Guardian).map(|()| 0);
+    }
+    let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    supervise::supervise(&ledger, || line(arguments, Aftermath::Supervisor))
+}
+
+fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
     let rights = arguments.rights.rights()?;
     check(arguments)?;
@@ -53,7 +64,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
     let header = header(arguments, &place, lease);
     let audit = arguments.lease.audit.clone().unwrap_or_default();
-    let manner = Manner { aftermath: Aftermath::Guardian, audit, quiet: arguments.source.quiet };
+    let manner = Manner { aftermath, audit, quiet: arguments.source.quiet };
     match transaction::run(&steps, place, header, &identified(&request), manner)? {}
 }
 

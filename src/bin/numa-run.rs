@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     };
     numa_run::cli::log(&cli);
     match &cli.verb {
-        None => ended(launch::launch(&cli.launch).map(|()| 0), launch::exit_code),
+        None => ended(launch::launch(&cli.launch), launch::exit_code),
         Some(Verb::Plan(arguments)) => ended(inspect::plan(arguments), inspect::exit_code),
         Some(Verb::Topo(arguments)) => ended(inspect::topo(arguments), inspect::exit_code),
         Some(Verb::Status(arguments)) => ended(ledger::status(arguments), inspect::exit_code),

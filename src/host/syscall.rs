@@ -304,17 +304,26 @@ pub fn send(pid: Pid, signal: i32) -> io::Result<()> {
     outcome(unsafe { libc::kill(pid.as_raw(), signal) }.into())
 }
 
-/// Whether who ignores SIGCHLD and so never hears of its children; sets it.
+/// Whether a process hears of the end of its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// It waits for them.
+    Heard,
+    /// It ignores SIGCHLD, and the kernel buries them.
+    Ignored,
+}
+
+/// Sets that, and tells how it was.
 ///
 /// # Errors
-/// What sigaction(2) answers.
-pub fn ignore_children(ignore: bool) -> io::Result<bool> {
-    let action = if ignore { libc::SIG_IGN } else { libc::SIG_DFL };
+/// What signal(2) answers.
+pub fn hear_of_children(children: Children) -> io::Result<Children> {
+    let action = if children == Children::Ignored { libc::SIG_IGN } else { libc::SIG_DFL };
     // SAFETY: both actions are constants that signal(2) takes; no handler of ours is involved.
-    let before = unsafe { libc::signal(libc::SIGCHLD, action) };
-    match before == libc::SIG_ERR {
-        true => Err(io::Error::last_os_error()),
-        false => Ok(before == libc::SIG_IGN),
+    match unsafe { libc::signal(libc::SIGCHLD, action) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        libc::SIG_IGN => Ok(Children::Ignored),
+        _ => Ok(Children::Heard),
     }
 }
 

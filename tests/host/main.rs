@@ -12,6 +12,7 @@ mod leases;
 mod placed;
 mod refused;
 mod rights;
+mod supervised;
 mod told;
 mod topologies;
 
