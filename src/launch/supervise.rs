@@ -5,6 +5,7 @@
 //! we are killed, its lease lives on with the workload as without us.
 
 use super::signals::{Received, Signals};
+use crate::fault;
 use crate::host::syscall::{self, Fork};
 use crate::lease::recover::{self, Effort};
 use crate::lease::{Entry, Identity, Ledger};
@@ -40,6 +41,7 @@ pub fn supervise(ledger: &Ledger, line: impl FnOnce() -> anyhow::Result<()>) -> 
         let _ = serde_json::to_vec(&told).map(|bytes| File::from(question).write_all(&bytes));
         syscall::end(told.0.into())
     };
+    fault::role("supervisor");
     drop(question);
     let identity = Identity::even_if_ended(Path::new("/"), child.as_raw().unsigned_abs());
     let status = Family { child, others, status: None }.end(&signals)?;

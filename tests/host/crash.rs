@@ -4,147 +4,10 @@
 //! Which steps there are is not written here: a launch lists the points that it
 //! passes (`src/fault.rs`), and is then killed at each of them.
 
-use super::{Ended, Stage, User};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::collections::{BTreeMap, BTreeSet};
+use super::scene::Scene;
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// A ledger, and two files that stand for the kernel's.
-struct Scene {
-    stage: Stage,
-    before: Host,
-}
-
-/// All that is there: files with their modes and texts.
-type Host = BTreeMap<PathBuf, (u32, String)>;
-
-impl Scene {
-    fn new() -> Scene {
-        let stage = Stage::new();
-        for name in ["one", "two"] {
-            stage.file(name, b"before\n", 0o644);
-        }
-        let mut scene = Scene { stage, before: Host::new() };
-        // The first launch leaves the ledger itself and a snapshot of the machine.
-        scene.run(&["--cpus", "1", "--", "true"]);
-        scene.run(&["gc"]);
-        scene.before = scene.host(&[]);
-        scene
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.stage.numa_run(User::Same);
-        command.args(words);
-        command
-    }
-
-    fn run(&self, words: &[&str]) -> Ended {
-        Ended::of(&mut self.command(words))
-    }
-
-    /// A launch that changes both files, or what else is done about the ledger.
-    fn changing(&self, words: &[&str]) -> Command {
-        let mut command = self.command(words);
-        let file = |name: &str| self.stage.path(name).display().to_string();
-        command.env("NUMA_RUN_FAULT_WRITE", format!("{}=changed {}=changed", file("one"), file("two")));
-        command
-    }
-
-    /// The points that are passed until nobody is left who could pass one.
-    fn points(&self, words: &[&str]) -> Vec<String> {
-        let trace = self.stage.path("trace");
-        let ended = Ended::of(self.changing(words).env("NUMA_RUN_FAULT_TRACE", &trace));
-        self.wait_for_others();
-        let text = fs::read_to_string(&trace).unwrap_or_else(|error| panic!("{words:?}: {error}: {ended:?}"));
-        fs::remove_file(trace).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// The same command, with somebody killed at these points; whether the first of them was passed.
-    fn killed_at(&self, words: &[&str], points: &[&str]) -> bool {
-        let trace = self.stage.path("trace");
-        let mut command = self.changing(words);
-        Ended::of(command.env("NUMA_RUN_FAULT_TRACE", &trace).env("NUMA_RUN_FAULT", points.join(";")));
-        self.wait_for_others();
-        let passed = fs::read_to_string(&trace).unwrap_or_default();
-        let _ = fs::remove_file(trace);
-        passed.lines().any(|line| line == points[0])
-    }
-
-    /// A launch that was killed, and its guardian before it.
-    fn leave_a_dead_launch(&self, options: &[&str]) {
-        let mut launch = self.changing(&[options, &["--cpus", "1", "--", "sleep", "600"]].concat());
-        let mut launch = launch.stdout(Stdio::null()).spawn().unwrap();
-        until(|| comm(launch.id()) == "sleep");
-        let guardian = || self.others().into_iter().find(|&pid| comm(pid) == "numa-run-guard");
-        until(|| guardian().is_some());
-        kill(Pid::from_raw(guardian().unwrap() as i32), Signal::SIGKILL).unwrap();
-        launch.kill().unwrap();
-        launch.wait().unwrap();
-        self.wait_for_others();
-    }
-
-    /// Everything but the leases of these launches.
-    fn host(&self, but: &[String]) -> Host {
-        let mut host = Host::new();
-        list(self.stage.0.path(), &mut host);
-        host.retain(|path, _| !but.iter().any(|lease| path.to_string_lossy().contains(lease)));
-        host
-    }
-
-    /// Processes of this stage: guardians, and the children of who was killed.
-    fn others(&self) -> Vec<u32> {
-        let stage = self.stage.0.path().to_string_lossy().into_owned();
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-        let text = |pid: u32, file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        let named = |pid: u32, file: &str| String::from_utf8_lossy(&text(pid, file)).contains(&stage);
-        pids.filter(|&pid| named(pid, "cmdline") || named(pid, "environ")).collect()
-    }
-
-    fn wait_for_others(&self) {
-        until(|| self.others().is_empty());
-    }
-
-    /// What must hold after something was killed: whoever comes next puts all right.
-    fn is_put_right(&self, next: &[&str], what: &str) {
-        self.wait_for_others();
-        let ended = self.run(next);
-        assert_eq!(ended.code, Some(0), "{what}: {ended:?}");
-        let own: Vec<String> = ended.out.split_whitespace().map(str::to_owned).collect();
-        assert_eq!(self.host(&own), self.before, "{what}, then {next:?}: {ended:?}");
-        self.run(&["gc"]);
-    }
-}
-
-fn list(folder: &Path, host: &mut Host) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let about = fs::symlink_metadata(&path).unwrap();
-        let text = if about.is_file() { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
-        host.insert(path.clone(), (about.mode(), text));
-        if about.is_dir() {
-            list(&path, host);
-        }
-    }
-}
-
-fn comm(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
-}
-
-fn until(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < end, "it never came about");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+use std::path::Path;
 
 /// Those who may come next.
 const GC: &[&str] = &["gc"];
@@ -195,6 +58,14 @@ fn a_launch_and_its_guardian_killed_at_any_point_are_put_right_by_the_next_launc
 fn a_launch_killed_while_it_takes_back_what_it_did_is_put_right() {
     kill_at_each(NO_WORKLOAD, &|_| (), GC);
     kill_at_each(NO_WORKLOAD, &|_| (), LAUNCH);
+}
+
+const SUPERVISED: &[&str] = &["--supervise", "--cpus", "1", "--", "true"];
+
+#[test]
+fn a_launch_or_its_supervisor_killed_at_any_point_is_put_right() {
+    kill_at_each(SUPERVISED, &|_| (), GC);
+    kill_at_each(SUPERVISED, &|_| (), LAUNCH);
 }
 
 fn dead_launch(scene: &Scene) {
