@@ -3,7 +3,8 @@
 
 use super::Ended;
 use super::scene::{Scene, until};
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -13,6 +14,11 @@ impl Scene {
         let pipe = self.stage.path("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         pipe
+    }
+
+    /// Lets go who waits to write, and leaves to him what he has written.
+    fn reader(&self) -> File {
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.stage.path("pipe")).unwrap()
     }
 
     /// A lease of CPU 0 that is left by a launch which is no more; to undo it is to write to the pipe.
@@ -110,12 +116,10 @@ fn what_cannot_be_undone_in_time_is_put_aside_and_others_go_on() {
     assert_eq!(ended(Scene::start(&mut scene.with_limit(100, &["gc"]))).code, Some(125));
     assert_eq!(length(), once, "{before}");
 
-    let pipe = scene.stage.path("pipe");
-    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::null()).spawn().unwrap();
+    let _reader = scene.reader();
     let done = scene.run(&["gc"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    drop(reader.wait_with_output());
-    fs::remove_file(pipe).unwrap();
+    fs::remove_file(scene.stage.path("pipe")).unwrap();
     assert!(scene.is_as_before());
 }
 
@@ -139,11 +143,10 @@ fn a_launch_waits_for_what_is_just_being_undone() {
     let mut launch = Scene::start(&mut scene.command(&["--cpu-list", "0", "--", "echo", "started"]));
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(launch.try_wait().unwrap(), None);
-    let reader = Command::new("cat").arg(scene.stage.path("pipe")).stdout(Stdio::null()).spawn().unwrap();
+    let _reader = scene.reader();
     let launch = ended(launch);
     assert_eq!((launch.code, launch.out.as_str()), (Some(0), "started\n"), "{launch:?}");
     assert_eq!(ended(gc).code, Some(0));
-    drop(reader.wait_with_output());
 }
 
 #[test]
