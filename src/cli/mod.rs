@@ -59,6 +59,9 @@ pub enum Verb {
     Release(ReleaseArgs),
     /// The same for all launches that are no more
     Gc(LedgerArgs),
+    /// Wait for the end of a launch and put right what it left
+    #[command(hide = true)]
+    Guard(ReleaseArgs),
     /// Print what makes a shell complete the options
     Completions(CompletionsArgs),
     /// Make what the configuration wants to be there from the boot on
@@ -285,7 +288,9 @@ pub fn log(cli: &Cli) {
     };
     let audit = match &cli.verb {
         None => cli.launch.lease.audit.clone(),
-        Some(Verb::Release(ReleaseArgs { ledger, .. }) | Verb::Gc(ledger)) => ledger.audit.clone(),
+        Some(
+            Verb::Release(ReleaseArgs { ledger, .. }) | Verb::Guard(ReleaseArgs { ledger, .. }) | Verb::Gc(ledger),
+        ) => ledger.audit.clone(),
         Some(_) => Some(Audit::Never),
     };
     let said = match source.map_or(0, |source| source.verbose) {
