@@ -9,7 +9,7 @@ use crate::observe::{self, Observed};
 use crate::plan::{self, Plan};
 use crate::request::Request;
 use crate::resource::Granted;
-use crate::step::{self, Exec, Step};
+use crate::step::{self, Change, Exec, Step};
 use crate::topology::gpu;
 use crate::{host, report};
 use anyhow::{Context, bail};
@@ -44,7 +44,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let plan = admitted(arguments, &request, &observed)?;
     let lease = lease::ledger::new_id(Path::new("/"));
     let steps = steps(arguments, &observed, &plan, &lease)?;
-    match transaction::run(&steps, locked, header(arguments, &plan, lease), arguments.source.quiet)? {}
+    match transaction::run(&steps, locked, header(arguments, &plan, &steps, lease), arguments.source.quiet)? {}
 }
 
 /// How long a launch waits for another one that is being made.
@@ -60,17 +60,26 @@ fn admitted(arguments: &LaunchArgs, request: &Request, observed: &Observed) -> a
         return Err(refusal.clone().into());
     }
     if !arguments.source.quiet {
-        plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
+        let unfenced = plan.unfenced.iter().map(|reason| format!("{UNFENCED}: {reason}"));
+        plan.remarks.iter().cloned().chain(unfenced).for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
     Ok(plan)
 }
 
-fn header(arguments: &LaunchArgs, plan: &Plan, lease: String) -> Header {
+/// What a launch has that has no cgroup.
+const UNFENCED: &str = "kept in place by affinity and memory policy alone, without a cgroup";
+
+fn header(arguments: &LaunchArgs, plan: &Plan, steps: &[Step], lease: String) -> Header {
+    let group = steps.iter().find_map(|step| match step {
+        Step::Host(Change::Group(group)) => Some(group.folder.clone()),
+        _ => None,
+    });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
         lease,
         owner: Identity::own(Path::new("/")),
         held: Held::by(plan),
+        group,
         since: now.as_secs(),
         command: arguments.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
         ..Header::default()
@@ -126,7 +135,7 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) 
         }
     }
     let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
-    Ok(step::steps(plan, Exec { command, set }))
+    Ok(step::steps(plan, lease, Exec { command, set }))
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

@@ -6,8 +6,9 @@ use crate::config::{self, Config, VendorDevice};
 use crate::host;
 use crate::lease::{self, Ledger, LedgerError, Life};
 use crate::plan::{Facts, Surroundings};
-use crate::request::Request;
+use crate::request::{Cgroup, Request};
 use crate::resource::pci;
+use crate::topology::cgroup::Cgroups;
 use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::{Bdf, Machine, NodeMask, PciFunction, TopologySource, caller, probe, sysfs, usage};
@@ -230,7 +231,15 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         memory_nodes: memory_nodes(machine),
         root: nix::unistd::geteuid().is_root(),
         in_use: BTreeMap::new(),
+        cgroups: (request.cgroup != Cgroup::Never && request.holds())
+            .then(|| Cgroups::read(Path::new("/"), &delegated)),
     })
+}
+
+/// How systemd marks what it leaves to a unit's processes; before version 251 for root's eyes only.
+fn delegated(unit: &Path) -> bool {
+    let marked = |name| host::syscall::attribute(unit, name).is_some_and(|value| value == b"1");
+    marked(c"user.delegate") || marked(c"trusted.delegate")
 }
 
 /// None where the call is forbidden: then nothing is known to be out of bounds.

@@ -1,8 +1,13 @@
 //! One change as data: what it is, and how it prints as a shell line.
 
+pub mod group;
+
+pub use group::{Group, Move, Scope, Set};
+
 use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
 use crate::topology::{CpuSet, NodeMask};
+use group::SUBTREE;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,8 +19,6 @@ use std::path::PathBuf;
 pub enum Step {
     /// A change to the host, which is undone when the workload has ended.
     Host(Change),
-    /// Moving into a cgroup, which the children inherit.
-    Join(PathBuf),
     /// `sched_setaffinity`.
     Affinity(CpuSet),
     /// `set_mempolicy` with a mode over nodes.
@@ -34,19 +37,8 @@ pub enum Step {
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A cgroup of the lease's own.
+    /// A cgroup of the lease's own, with this process in it.
     Group(Group),
-}
-
-/// A cgroup with its cpuset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
-    /// Its folder.
-    pub folder: PathBuf,
-    /// `cpuset.cpus`; empty: those of the group above.
-    pub cpus: CpuSet,
-    /// `cpuset.mems`; empty: those of the group above.
-    pub mems: NodeMask,
 }
 
 /// What undoes a change to the host. It is written down before the change is made.
@@ -55,6 +47,20 @@ pub struct Group {
 pub enum Undo {
     /// Removing a cgroup.
     RemoveGroup(PathBuf),
+    /// Moving this process back into the group that it came from, if it is still in the other.
+    Return {
+        /// The group that it was moved into.
+        group: PathBuf,
+        /// The group that it came from.
+        home: PathBuf,
+    },
+    /// Passing cpusets no longer on to the groups below one, unless another than this child has come to use them.
+    KeepBack {
+        /// The group.
+        group: PathBuf,
+        /// The group below it for which they were passed on.
+        child: PathBuf,
+    },
     /// Writing an old value back into a file that still has ours.
     Restore {
         /// The file.
@@ -66,10 +72,22 @@ pub enum Undo {
     },
 }
 
+impl Undo {
+    /// False for what concerns nobody but the workload itself, so that what it held is free once it is gone.
+    pub fn is_of_the_host(&self) -> bool {
+        match self {
+            Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => false,
+            Undo::Restore { .. } => true,
+        }
+    }
+}
+
 impl fmt::Display for Undo {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Undo::RemoveGroup(folder) => write!(out, "rmdir {}", folder.display()),
+            Undo::Return { home, .. } => write!(out, "move back to {}", home.display()),
+            Undo::KeepBack { group, .. } => write!(out, "write -cpuset to {}", group.join(SUBTREE).display()),
             Undo::Restore { file, old, .. } => write!(out, "write {old} to {}", file.display()),
         }
     }
@@ -84,8 +102,10 @@ pub struct Exec {
     pub set: Vec<(String, OsString)>,
 }
 
-/// The steps of a plan that was admitted, in order.
-pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
+/// The steps of a plan that was admitted, in order. The group comes first: on
+/// Linux before 6.2, a process that moves into a cpuset loses its affinity.
+pub fn steps(plan: &Plan, lease: &str, exec: Exec) -> Vec<Step> {
+    let group = plan.fence.as_ref().map(|fence| Step::Host(Change::Group(Group::of(fence, lease))));
     let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
     let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
     let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes, need }| Step::MemoryPolicy {
@@ -94,15 +114,14 @@ pub fn steps(plan: &Plan, exec: Exec) -> Vec<Step> {
         need,
     });
     let affinity = affinity.or(shared_only).map(Step::Affinity);
-    affinity.into_iter().chain(memory).chain([Step::Exec(exec)]).collect()
+    group.into_iter().chain(affinity).chain(memory).chain([Step::Exec(exec)]).collect()
 }
 
 impl Step {
     /// A line for a shell that does the same, as far as common tools can.
     pub fn shell(&self) -> String {
         match self {
-            Step::Host(change) => change.shell(),
-            Step::Join(folder) => format!("echo $$ > {}", quoted(folder.join("cgroup.procs").as_os_str())),
+            Step::Host(Change::Group(group)) => group.shell(),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
             Step::Exec(exec) => exec.shell(),
@@ -118,7 +137,7 @@ pub fn script(steps: &[Step]) -> String {
     for step in steps {
         match step {
             Step::MemoryPolicy { .. } => prefix = step.shell() + " ",
-            Step::Host(_) | Step::Join(_) | Step::Affinity(_) => lines.push(step.shell()),
+            Step::Host(_) | Step::Affinity(_) => lines.push(step.shell()),
             Step::Exec(exec) => {
                 lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
                 lines.push(format!("exec {prefix}{}", exec.shell()));
@@ -137,18 +156,6 @@ fn memory_line(mode: MemPolicy, nodes: &NodeMask) -> String {
         MemPolicy::WeightedInterleave => format!("numactl --weighted-interleave={nodes} --"),
         MemPolicy::Local => "numactl --localalloc --".to_owned(),
         MemPolicy::Default => "numactl --all --".to_owned(),
-    }
-}
-
-impl Change {
-    fn shell(&self) -> String {
-        let Change::Group(Group { folder, cpus, mems }) = self;
-        let set = |file: &str, value: String| {
-            let file = quoted(folder.join(file).as_os_str());
-            if value.is_empty() { String::new() } else { format!("\necho {value} > {file}") }
-        };
-        let mkdir = format!("mkdir {}", quoted(folder.as_os_str()));
-        mkdir + &set("cpuset.cpus", cpus.to_string()) + &set("cpuset.mems", mems.to_string())
     }
 }
 

@@ -4,16 +4,18 @@
 //! less than it was told.
 #![allow(clippy::disallowed_methods)] // This is where the effects live.
 
+pub mod affinities;
 pub mod cgroup;
 pub mod exec;
 pub mod snapshot;
 #[allow(unsafe_code)]
 pub mod syscall;
+pub mod systemd;
 pub mod undo;
 
 use crate::plan::Need;
 use crate::request::MemPolicy;
-use crate::step::{Change, Step, Undo};
+use crate::step::{Change, Group, Step, Undo};
 use crate::topology::{CpuSet, NodeMask};
 use std::io;
 
@@ -36,6 +38,9 @@ pub enum StepError {
         /// What was read back.
         found: String,
     },
+    /// What was done of a step that may be left out could not be undone.
+    #[error(transparent)]
+    NotUndone(#[from] undo::UndoError),
     /// What undoes a step could not be written down, so that it was not done.
     #[error("cannot record the launch")]
     Journal(#[source] io::Error),
@@ -45,6 +50,10 @@ pub enum StepError {
 }
 
 impl StepError {
+    fn refused(call: String, source: io::Error) -> StepError {
+        StepError::Refused { call, source }
+    }
+
     /// True when a call is not to be had here: seccomp of containers refuses
     /// those of memory policies, kernels without NUMA lack them.
     fn is_forbidden(&self) -> bool {
@@ -65,25 +74,21 @@ impl StepError {
 }
 
 /// Does a step that may come before exec. What undoes it goes to `journal`
-/// first. `left_out` hears of a step that was not asked for and is forbidden here.
+/// first. `left_out` hears of what was not asked for and cannot be had here, and why.
 ///
 /// # Errors
 /// It was not done, or not wholly: what the journal has is to be undone.
 pub fn apply(
     step: &Step,
     journal: &mut dyn FnMut(Undo) -> io::Result<()>,
-    left_out: &mut dyn FnMut(&StepError),
+    left_out: &mut dyn FnMut(LeftOut, &StepError),
 ) -> Result<(), StepError> {
     match step {
-        Step::Host(change) => {
-            journal(undo_of(change)).map_err(StepError::Journal)?;
-            make(change)
-        }
-        Step::Join(folder) => cgroup::join(folder),
+        Step::Host(Change::Group(group)) => enter(group, journal, left_out),
         Step::Affinity(cpus) => affinity(cpus),
         Step::MemoryPolicy { mode, nodes, need } => match memory_policy(*mode, nodes) {
             Err(error) if *need == Need::May && error.is_forbidden() => {
-                left_out(&error);
+                left_out(LeftOut::MemoryPolicy, &error);
                 Ok(())
             }
             other => other,
@@ -92,15 +97,37 @@ pub fn apply(
     }
 }
 
-fn undo_of(change: &Change) -> Undo {
-    match change {
-        Change::Group(group) => Undo::RemoveGroup(group.folder.clone()),
-    }
+/// What a launch goes on without where it has to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// The cgroup.
+    Group,
+    /// The memory policy.
+    MemoryPolicy,
 }
 
-fn make(change: &Change) -> Result<(), StepError> {
-    match change {
-        Change::Group(group) => cgroup::make(group),
+/// A group that was not asked for is left out where it cannot be had, but not
+/// where it cannot hold what was asked for: then nothing can.
+fn enter(
+    group: &Group,
+    journal: &mut dyn FnMut(Undo) -> io::Result<()>,
+    left_out: &mut dyn FnMut(LeftOut, &StepError),
+) -> Result<(), StepError> {
+    let mut done = Vec::new();
+    let entered = cgroup::enter(group, &mut |undo| {
+        journal(undo.clone())?;
+        done.push(undo);
+        Ok(())
+    });
+    match entered {
+        Err(error @ StepError::Refused { .. }) if group.need == Need::May => {
+            for undo in done.iter().rev() {
+                undo::undo(undo)?;
+            }
+            left_out(LeftOut::Group, &error);
+            Ok(())
+        }
+        other => other,
     }
 }
 

@@ -30,6 +30,13 @@ pub fn undo(undo: &Undo) -> Result<Outcome, UndoError> {
     let failed = |source| UndoError { what: undo.to_string(), source };
     match undo {
         Undo::RemoveGroup(folder) => cgroup::remove(folder).map(|()| Outcome::Done).map_err(failed),
+        Undo::Return { group, home } => cgroup::go_back(group, home).map(|()| Outcome::Done).map_err(failed),
+        Undo::KeepBack { group, child } => match cgroup::keep_back(group, child) {
+            // The group is gone, and what it passed on with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Outcome::Done),
+            Err(error) => Err(failed(error)),
+            Ok(user) => Ok(user.map_or(Outcome::Done, Outcome::NotOurs)),
+        },
         Undo::Restore { file, old, ours } => restore(file, old, ours).map_err(failed),
     }
 }

@@ -1,6 +1,7 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
-use crate::host::{self, StepError};
+use super::UNFENCED;
+use crate::host::{self, LeftOut, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked};
 use crate::report;
@@ -39,10 +40,14 @@ fn all(
     journal: &mut Option<Journal>,
     quiet: bool,
 ) -> Result<Infallible, StepError> {
-    let mut left_out = |error: &StepError| {
+    let mut left_out = |what, error: &StepError| {
         let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        let without = match what {
+            LeftOut::Group => UNFENCED,
+            LeftOut::MemoryPolicy => "memory is left unbound",
+        };
         if !quiet {
-            report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
+            report::say(format!("numa-run: {without}: {error}{reason}\n"));
         }
     };
     for step in steps {

@@ -3,6 +3,7 @@
 use super::journal::take_back;
 use super::{Entry, Lease, LedgerError, Life, Locked};
 use crate::assume::Holdings;
+use crate::step::Undo;
 use nix::unistd::geteuid;
 
 /// What was found and done.
@@ -60,7 +61,7 @@ fn one(locked: &Locked<'_>, entry: Entry, recovered: &mut Recovered) {
                     tell(format!("cannot be removed: {error}"));
                 }
                 // What root's launch did to the host stands until root puts it right.
-                let holds_on = !may && lease.user == 0 && !lease.journal.is_empty();
+                let holds_on = !may && lease.user == 0 && lease.journal.iter().any(Undo::is_of_the_host);
                 if holds_on { recovered.stuck.push(lease) } else { recovered.ended.push(lease) }
             }
             false => recovered.stuck.push(lease),

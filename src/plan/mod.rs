@@ -2,19 +2,22 @@
 
 pub mod alignment;
 pub mod binding;
+pub mod fence;
 mod kubelet;
 pub mod pool;
 pub mod refusal;
 mod relative;
 
 pub use binding::{MemoryBinding, Need};
+pub use fence::Fence;
 pub use kubelet::explanation;
 pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::request::{Merge, Request};
+use crate::request::{Cgroup, Merge, Request};
 use crate::resource::{self, Allocation, Granted, Offer, Situation};
+use crate::topology::cgroup::Cgroups;
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 
@@ -46,6 +49,8 @@ pub struct Surroundings {
     pub root: bool,
     /// Devices that cannot be had, and why.
     pub in_use: BTreeMap<Bdf, String>,
+    /// Its cgroups; none where no group is wanted.
+    pub cgroups: Option<Cgroups>,
 }
 
 /// What was decided.
@@ -78,6 +83,10 @@ pub struct Plan {
     pub shared_cpus: CpuSet,
     /// Where the workload's memory comes from.
     pub memory: Option<MemoryBinding>,
+    /// The cgroup that keeps the workload where it is.
+    pub fence: Option<Fence>,
+    /// Why there is none where one would keep it in.
+    pub unfenced: Option<String>,
     /// What is to be said: what is not aligned, and why.
     pub remarks: Vec<String>,
     /// Devices that would have served but cannot be had, one sentence each.
@@ -186,6 +195,10 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
         plan.refusal = Some(refusal);
         return plan;
     }
+    if let Err(refusal) = fenced(request, facts.surroundings, &mut plan) {
+        plan.refusal = Some(refusal);
+        return plan;
+    }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
     plan.remarks.extend(isolated(facts.machine, &plan));
@@ -197,6 +210,19 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
             .map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages())),
     );
     plan
+}
+
+/// Affinity and memory policy hold without a group, so that it may be missing unless it was asked for.
+fn fenced(request: &Request, surroundings: &Surroundings, plan: &mut Plan) -> Result<(), Refusal> {
+    match fence::fence(request, surroundings, plan) {
+        Ok(fence) => plan.fence = fence,
+        Err(reason) if request.cgroup == Cgroup::Required => {
+            let message = format!("no cgroup can be had (--require-cgroup): {reason}");
+            return Err(Refusal { kind: RefusalKind::Impossible, resource: None, message });
+        }
+        Err(reason) => plan.unfenced = fence::would_hold(plan).then_some(reason),
+    }
+    Ok(())
 }
 
 /// The kernel balances no threads among isolated CPUs: they stay where they start.
