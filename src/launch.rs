@@ -1,20 +1,26 @@
 //! The line itself: observe, place, apply, exec.
 
+mod placing;
+mod standby;
 mod transaction;
 
-use crate::cli::LaunchArgs;
+use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
+use crate::host::audit::TARGET;
 use crate::lease::{self, Header, Held, Identity};
 use crate::observe::{self, Observed};
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
+use crate::rights::Rights;
 use crate::step::{self, Change, Exec, Step};
 use crate::topology::gpu;
-use crate::{host, report};
+use crate::{consult, host, report};
 use anyhow::{Context, bail};
+use placing::Place;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,39 +31,48 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Nothing was started. The exit code of it is [`exit_code`].
 pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
+    let rights = arguments.rights.rights()?;
     check(arguments)?;
     applicable(&request)?;
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
-        let (plan, lease) = (admitted(arguments, &request, &observed)?, lease::ledger::new_id(Path::new("/")));
-        return report::answer(&step::script(&steps(arguments, &observed, &plan, &lease)?))
+        let plan = consult::plan(&request, &mut observed)?;
+        let plan = told(arguments, &request, &observed, plan)?;
+        let lease = lease::ledger::new_id(Path::new("/"));
+        return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
-    let locked = if request.holds() { Some(ledger.lock(LOCK_LIMIT)?) } else { None };
-    if let Some(locked) = &locked {
-        let recovered = lease::recover::recover(locked)?;
-        recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
-        observed.look_again(&request, &recovered.holdings());
-    }
-    let plan = admitted(arguments, &request, &observed)?;
+    let place = match request.holds() || arguments.lease.name.is_some() {
+        true => placing::place(arguments, &request, &mut observed, &ledger)?,
+        false => Place::unheld(consult::plan(&request, &mut observed)?),
+    };
+    let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));
-    let steps = steps(arguments, &observed, &plan, &lease)?;
-    match transaction::run(&steps, locked, header(arguments, &plan, &steps, lease), arguments.source.quiet)? {}
+    let steps = steps(arguments, &observed, &plan, rights, &lease)?;
+    let header = header(arguments, &place, &steps, lease);
+    match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
 }
 
 /// How long a launch waits for another one that is being made.
 pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
-/// The plan, if it is one to go by; what there is to be said of it has been said.
-fn admitted(arguments: &LaunchArgs, request: &Request, observed: &Observed) -> anyhow::Result<Plan> {
-    let plan = plan::plan(request, &observed.facts());
+/// The plan, if it is one to go by; what there is to be said of it is said.
+fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Plan) -> anyhow::Result<Plan> {
     if arguments.explain {
         report::say(report::explain(request, &observed.facts(), &plan));
     }
     if let Some(refusal) = &plan.refusal {
+        if !arguments.dry_run {
+            tracing::info!(target: TARGET, "refused: {refusal}");
+        }
         return Err(refusal.clone().into());
+    }
+    if let Some(creation) = plan.creations.first() {
+        bail!(
+            "{creation} would have to be made: not applied by this version yet, and so refused; `numa-run plan` shows the placement"
+        );
     }
     if !arguments.source.quiet {
         let unfenced = plan.unfenced.iter().map(|reason| format!("{UNFENCED}: {reason}"));
@@ -69,7 +84,14 @@ fn admitted(arguments: &LaunchArgs, request: &Request, observed: &Observed) -> a
 /// What a launch has that has no cgroup.
 const UNFENCED: &str = "kept in place by affinity and memory policy alone, without a cgroup";
 
-fn header(arguments: &LaunchArgs, plan: &Plan, steps: &[Step], lease: String) -> Header {
+/// What tells a request from others: a restart under the same name asks for the same.
+fn identified(request: &Request) -> String {
+    let mut hasher = DefaultHasher::new();
+    format!("{request:?}").hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn header(arguments: &LaunchArgs, place: &Place<'_>, steps: &[Step], lease: String) -> Header {
     let group = steps.iter().find_map(|step| match step {
         Step::Host(Change::Group(group)) => Some(group.folder.clone()),
         _ => None,
@@ -77,9 +99,12 @@ fn header(arguments: &LaunchArgs, plan: &Plan, steps: &[Step], lease: String) ->
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
         lease,
+        name: arguments.lease.name.clone(),
         owner: Identity::own(Path::new("/")),
-        held: Held::by(plan),
+        held: Held::by(&place.plan),
         group,
+        parent: place.parent.clone(),
+        grace: arguments.lease.grace_seconds(),
         since: now.as_secs(),
         command: arguments.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
         ..Header::default()
@@ -98,6 +123,7 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.dry_run {
         return Ok(());
     }
+    able(&arguments.rights)?;
     if arguments.source.topology.is_some() {
         bail!(
             "--topology describes another machine, and a command is started on this one: use `numa-run plan` or --dry-run"
@@ -106,6 +132,24 @@ fn check(arguments: &LaunchArgs) -> anyhow::Result<()> {
     if arguments.source.assume.is_some() {
         bail!(
             "--assume takes things for granted, and a command is started on what there is: use `numa-run plan` or --dry-run"
+        );
+    }
+    Ok(())
+}
+
+/// Whether this process may become another user, and has the capabilities that it is to leave.
+fn able(rights: &RightsArgs) -> anyhow::Result<()> {
+    let asked = [(rights.user.is_some(), "--user"), (rights.caps.is_some(), "--caps")];
+    let user = nix::unistd::geteuid();
+    if let Some((_, flag)) = asked.iter().find(|(given, _)| *given && !user.is_root()) {
+        bail!(
+            "{flag} needs root, and this is user {user}: start numa-run as root (sudo numa-run ...), or leave it out"
+        );
+    }
+    let missing = rights.caps.map(host::rights::missing).transpose().context("capabilities")?;
+    if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
+        bail!(
+            "--caps: {missing} cannot be given, because this process does not have it (a container or a unit may limit root)"
         );
     }
     Ok(())
@@ -124,7 +168,13 @@ fn applicable(request: &Request) -> anyhow::Result<()> {
     }
 }
 
-fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) -> anyhow::Result<Vec<Step>> {
+fn steps(
+    arguments: &LaunchArgs,
+    observed: &Observed,
+    plan: &Plan,
+    rights: Rights,
+    lease: &str,
+) -> anyhow::Result<Vec<Step>> {
     let start = start(plan, lease);
     let mut command = arguments.command.clone();
     if arguments.template {
@@ -134,8 +184,10 @@ fn steps(arguments: &LaunchArgs, observed: &Observed, plan: &Plan, lease: &str) 
             })?;
         }
     }
-    let set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
-    Ok(step::steps(plan, lease, Exec { command, set }))
+    let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
+    set.extend(rights.variables());
+    let unset = rights.unset();
+    Ok(step::steps(plan, lease, rights, Exec { command, set, unset }))
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

@@ -7,10 +7,12 @@ use crate::host;
 use crate::lease::{self, Ledger, LedgerError, Life};
 use crate::plan::{Facts, Surroundings};
 use crate::request::{Cgroup, Request};
-use crate::resource::pci;
+use crate::resource::pci::{self, creation};
+use crate::resource::prefer::Answers;
 use crate::topology::cgroup::Cgroups;
 use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
+use crate::topology::usage::InUse;
 use crate::topology::{Bdf, Machine, NodeMask, PciFunction, TopologySource, caller, probe, sysfs, usage};
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +31,8 @@ pub struct Observed {
     pub holdings: Holdings,
     /// What this process inherited.
     pub surroundings: Surroundings,
+    /// What plugins have answered.
+    pub answers: Answers,
 }
 
 impl Observed {
@@ -40,6 +44,7 @@ impl Observed {
             assume: &self.assume,
             holdings: &self.holdings,
             surroundings: &self.surroundings,
+            answers: &self.answers,
         }
     }
 }
@@ -60,27 +65,25 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
     if source.topology.is_none() {
         refresh(request, &mut machine);
     }
-    let in_use = match &source.topology {
-        None | Some(TopologySource::Live) => in_use(request, &mut machine, &config, Path::new("/")),
-        Some(TopologySource::Root(root)) => in_use(request, &mut machine, &config, root),
-        Some(TopologySource::Xml(_) | TopologySource::Synthetic(_)) => BTreeMap::new(),
+    let uses = match &source.topology {
+        None | Some(TopologySource::Live) => uses(request, &mut machine, &config, Path::new("/")),
+        Some(TopologySource::Root(root)) => uses(request, &mut machine, &config, root),
+        Some(TopologySource::Xml(_) | TopologySource::Synthetic(_)) => Uses::default(),
     };
     let machine = assume.on(machine);
     let mut surroundings = match &source.topology {
         None => surroundings(request, &machine, &config)?,
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
     };
-    surroundings.in_use = in_use;
-    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings })
+    uses.into(&mut surroundings);
+    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings, ..Observed::default() })
 }
 
 impl Observed {
-    /// What may have moved while the ledger's lock was waited for is read again,
-    /// and what other launches hold is added.
-    pub fn look_again(&mut self, request: &Request, held: &Holdings) {
+    /// Reads again what may have moved while the ledger's lock was waited for.
+    pub fn look_again(&mut self, request: &Request) {
         refresh(request, &mut self.machine);
-        self.surroundings.in_use = in_use(request, &mut self.machine, &self.config, Path::new("/"));
-        self.holdings = std::mem::take(&mut self.holdings).plus(held);
+        uses(request, &mut self.machine, &self.config, Path::new("/")).into(&mut self.surroundings);
     }
 }
 
@@ -204,21 +207,41 @@ fn known_assumptions(assume: &Assume, config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// What the host uses of the devices that the request may get.
-fn in_use(request: &Request, machine: &mut Machine, config: &Config, root: &Path) -> BTreeMap<Bdf, String> {
+/// What the host does with devices, and why they cannot be had or make nothing.
+#[derive(Debug, Default)]
+struct Uses {
+    in_use: InUse,
+    no_vfs: InUse,
+}
+
+impl Uses {
+    fn into(self, surroundings: &mut Surroundings) {
+        surroundings.in_use = self.in_use;
+        surroundings.no_vfs = self.no_vfs;
+    }
+}
+
+/// What the host does with the devices that the request may get, and with those that may make some for it.
+fn uses(request: &Request, machine: &mut Machine, config: &Config, root: &Path) -> Uses {
     if request.devices.is_empty() {
-        return BTreeMap::new();
+        return Uses::default();
     }
     let concerned = pci::concerned(request, config, machine);
+    let makers = creation::makers(request, config, machine);
     let moved = machine.pci.iter_mut().filter(|function| {
-        let parent = function.physical_function;
-        concerned.contains(&function.bdf) || parent.is_some_and(|parent| concerned.contains(&parent))
+        let known = |bdf: &Bdf| concerned.contains(bdf) || makers.contains(bdf);
+        known(&function.bdf) || function.physical_function.as_ref().is_some_and(known)
     });
     moved.for_each(|function| sysfs::refresh_function(function, root));
     let live = root == Path::new("/");
     let addressed = if live { usage::addressed() } else { BTreeSet::new() };
-    let wanted: Vec<&PciFunction> = machine.pci.iter().filter(|function| concerned.contains(&function.bdf)).collect();
-    usage::read(root, machine, &wanted, &addressed)
+    let these = |wanted: &BTreeSet<Bdf>| -> Vec<&PciFunction> {
+        machine.pci.iter().filter(|function| wanted.contains(&function.bdf)).collect()
+    };
+    Uses {
+        in_use: usage::read(root, machine, &these(&concerned), &addressed),
+        no_vfs: usage::barred(root, machine, &these(&makers), &addressed),
+    }
 }
 
 fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow::Result<Surroundings> {
@@ -231,6 +254,8 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         memory_nodes: memory_nodes(machine),
         root: nix::unistd::geteuid().is_root(),
         in_use: BTreeMap::new(),
+        inside: None,
+        no_vfs: BTreeMap::new(),
         cgroups: (request.cgroup != Cgroup::Never && request.holds())
             .then(|| Cgroups::read(Path::new("/"), &delegated)),
     })

@@ -4,8 +4,10 @@ pub mod group;
 
 pub use group::{Group, Move, Scope, Set};
 
+use crate::host::audit::TARGET;
 use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
+use crate::rights::Rights;
 use crate::topology::{CpuSet, NodeMask};
 use group::SUBTREE;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,8 @@ pub enum Step {
         /// Whether the workload may start without it.
         need: Need,
     },
+    /// Giving up rights for good.
+    Rights(Rights),
     /// Becoming the workload.
     Exec(Exec),
 }
@@ -47,12 +51,14 @@ pub enum Change {
 pub enum Undo {
     /// Removing a cgroup.
     RemoveGroup(PathBuf),
-    /// Moving this process back into the group that it came from, if it is still in the other.
+    /// Moving a process back into the group that it came from, if it is still in the other.
     Return {
         /// The group that it was moved into.
         group: PathBuf,
         /// The group that it came from.
         home: PathBuf,
+        /// The process.
+        process: u32,
     },
     /// Passing cpusets no longer on to the groups below one, unless another than this child has come to use them.
     KeepBack {
@@ -73,8 +79,9 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// False for what concerns nobody but the workload itself, so that what it held is free once it is gone.
-    pub fn is_of_the_host(&self) -> bool {
+    /// True where others on this host feel the change as long as it stands. What
+    /// concerns the workload alone holds nothing any more once that is gone.
+    pub fn is_host_wide(&self) -> bool {
         match self {
             Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => false,
             Undo::Restore { .. } => true,
@@ -93,6 +100,28 @@ impl fmt::Display for Undo {
     }
 }
 
+impl Undo {
+    /// Says for the journal of the system which change is about to be made.
+    pub fn announce(&self, lease: &str) {
+        match self {
+            Undo::RemoveGroup(folder) => {
+                tracing::info!(target: TARGET, lease, file = %folder.display(), "a group is made");
+            }
+            Undo::Return { group, home, process } => {
+                let (file, old) = (group.display(), home.display());
+                tracing::info!(target: TARGET, lease, %file, %old, "process {process} is moved into a group");
+            }
+            Undo::KeepBack { group, .. } => {
+                let file = group.join(SUBTREE);
+                tracing::info!(target: TARGET, lease, file = %file.display(), new = "+cpuset", "cpusets are passed on");
+            }
+            Undo::Restore { file, old, ours } => {
+                tracing::info!(target: TARGET, lease, file = %file.display(), old, new = ours, "a file is changed");
+            }
+        }
+    }
+}
+
 /// The workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exec {
@@ -100,11 +129,13 @@ pub struct Exec {
     pub command: Vec<OsString>,
     /// Variables set besides those that were inherited.
     pub set: Vec<(String, OsString)>,
+    /// Variables that are not inherited.
+    pub unset: Vec<String>,
 }
 
 /// The steps of a plan that was admitted, in order. The group comes first: on
 /// Linux before 6.2, a process that moves into a cpuset loses its affinity.
-pub fn steps(plan: &Plan, lease: &str, exec: Exec) -> Vec<Step> {
+pub fn steps(plan: &Plan, lease: &str, rights: Rights, exec: Exec) -> Vec<Step> {
     let group = plan.fence.as_ref().map(|fence| Step::Host(Change::Group(Group::of(fence, lease))));
     let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
     let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
@@ -114,7 +145,9 @@ pub fn steps(plan: &Plan, lease: &str, exec: Exec) -> Vec<Step> {
         need,
     });
     let affinity = affinity.or(shared_only).map(Step::Affinity);
-    group.into_iter().chain(affinity).chain(memory).chain([Step::Exec(exec)]).collect()
+    // Everything before may need the rights.
+    let rights = (!rights.are_kept()).then_some(Step::Rights(rights));
+    group.into_iter().chain(affinity).chain(memory).chain(rights).chain([Step::Exec(exec)]).collect()
 }
 
 impl Step {
@@ -124,21 +157,23 @@ impl Step {
             Step::Host(Change::Group(group)) => group.shell(),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
+            Step::Rights(rights) => rights.shell(),
             Step::Exec(exec) => exec.shell(),
         }
     }
 }
 
-/// A whole script. The memory policy becomes a prefix of the last line, because
-/// a shell cannot set its own.
+/// A whole script. Memory policy and rights become prefixes of the last line,
+/// because a shell cannot set its own.
 pub fn script(steps: &[Step]) -> String {
     let mut lines = Vec::new();
     let mut prefix = String::new();
     for step in steps {
         match step {
-            Step::MemoryPolicy { .. } => prefix = step.shell() + " ",
+            Step::MemoryPolicy { .. } | Step::Rights(_) => prefix = prefix + &step.shell() + " ",
             Step::Host(_) | Step::Affinity(_) => lines.push(step.shell()),
             Step::Exec(exec) => {
+                lines.extend(exec.unset.iter().map(|name| format!("unset {name}")));
                 lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
                 lines.push(format!("exec {prefix}{}", exec.shell()));
             }

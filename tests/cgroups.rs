@@ -10,6 +10,8 @@ use numa_run::assume::{Assume, Holdings};
 use numa_run::config::Config;
 use numa_run::plan::{self, Facts, Plan, Surroundings};
 use numa_run::request::{Cgroup, CpuChoice, CpuRequest, MemoryRequest, Request};
+use numa_run::resource::prefer::Answers;
+use numa_run::rights::Rights;
 use numa_run::step::{self, Exec};
 use numa_run::topology::cgroup::Cgroups;
 use numa_run::topology::sysfs;
@@ -114,12 +116,14 @@ impl Host {
         };
         let machine = sysfs::read(root).unwrap();
         let (config, assume, holdings) = (Config::default(), Assume::default(), Holdings::default());
+        let answers = Answers::default();
         let facts = Facts {
             machine: &machine,
             config: &config,
             assume: &assume,
             holdings: &holdings,
             surroundings: &surroundings,
+            answers: &answers,
         };
         plan::plan(&request, &facts)
     }
@@ -128,7 +132,8 @@ impl Host {
     fn steps(&self, user: User) -> String {
         let plan = self.plan(user);
         assert!(plan.admitted && plan.fence.is_some(), "{:?} {:?}", plan.refusal, plan.unfenced);
-        step::script(&step::steps(&plan, "4d2-1", Exec { command: vec!["./app".into()], set: Vec::new() }))
+        let exec = Exec { command: vec!["./app".into()], ..Exec::default() };
+        step::script(&step::steps(&plan, "4d2-1", Rights::default(), exec))
     }
 
     /// Why there is no group.

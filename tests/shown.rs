@@ -86,6 +86,12 @@ fn a_dry_run_is_as_reviewed() {
 }
 
 #[test]
+fn a_dry_run_as_another_user_is_as_reviewed() {
+    let who = "--user 4200000000:100 --group 27 --caps net_raw,ipc_lock --no-new-privs";
+    same(shown(&format!("--cpus 2 {who} --dry-run -- ./app"), true), file!["snapshots/dry-run-user.txt"]);
+}
+
+#[test]
 fn a_dry_run_with_named_devices_is_as_reviewed() {
     let devices = "--gpu 1 --nic fast=1:interface=eth0 --nic 1 --pci 0000:10:00.0";
     let words = "{nic.0} {nic.1} {nic.fast} {nic.fast.0} {nic.fast.node} {pci.0}";
@@ -93,6 +99,14 @@ fn a_dry_run_with_named_devices_is_as_reviewed() {
         shown(&format!("{devices} --dry-run --template -- ./app {words}"), true),
         file!["snapshots/dry-run-devices.txt"],
     );
+}
+
+#[test]
+fn a_plan_and_a_dry_run_for_members_are_as_reviewed() {
+    let request = "--members 2 --cpus 4 --memory 1G --gpu 1";
+    same(shown(&format!("plan {request}"), true), file!["snapshots/plan-members.txt"]);
+    let group = format!("{request} --scope group --dry-run -- mpirun -n 2 ./app");
+    same(shown(&group, true), file!["snapshots/dry-run-members.txt"]);
 }
 
 #[test]
@@ -104,6 +118,18 @@ fn settings_of_virtual_functions_are_refused_by_a_launch() {
 #[test]
 fn an_explanation_is_as_reviewed() {
     same(shown("plan --cpus 6 --memory 4G --gpu 1 --nic 1 --explain", true), file!["snapshots/explain.txt"]);
+}
+
+#[test]
+fn an_explanation_of_what_is_not_aligned_is_as_reviewed() {
+    same(
+        shown("plan --cpus 6 --memory 4G --gpu 2 --nic 2 --explain", true),
+        file!["snapshots/explain-not-aligned.txt"],
+    );
+    same(
+        shown("plan --members 2 --cpus 4 --gpu 1 --explain --scope group", true),
+        file!["snapshots/explain-members.txt"],
+    );
 }
 
 #[test]
@@ -119,6 +145,31 @@ fn a_plan_is_as_reviewed() {
     same(shown("plan --cpus 4 --memory 4G --gpu 1 --nic 1 --shared-cpus 1", true), file!["snapshots/plan.txt"]);
     same(shown("plan --cpus 12 --nic 2", true), file!["snapshots/plan-not-aligned.txt"]);
     same(shown("plan --cpus 2 --gpu 3", true), file!["snapshots/plan-refused.txt"]);
+}
+
+/// A port of node 1 that has no virtual functions yet.
+const PORT: &str = r#"
+node = [
+    { id = 0, cpus = "0-3", mib = 1024, distances = "10 21" },
+    { id = 1, cpus = "4-7", mib = 1024, distances = "21 10" },
+]
+pci = [{ at = "0000:3b:00.0", is = "0200 8086:1592", node = 1, holds = ["net/ens1f0"] }]
+[links]
+"bus/pci/devices/0000:3b:00.0/driver" = "../../../bus/pci/drivers/ice"
+[files]
+"bus/pci/devices/0000:3b:00.0/sriov_totalvfs" = "4"
+"bus/pci/devices/0000:3b:00.0/sriov_offset" = "8"
+"bus/pci/devices/0000:3b:00.0/sriov_stride" = "1"
+"#;
+
+#[test]
+fn a_plan_says_what_has_to_be_made_and_a_launch_that_needs_it_is_refused() {
+    same(shown_on(PORT, "plan --cpus 2 --vf 2 --create-vfs", true), file!["snapshots/plan-create-vfs.txt"]);
+    let said = shown_on(PORT, "--cpus 2 --vf 2 --create-vfs --dry-run -- true", true);
+    let refusal = "4 VFs on 0000:3b:00.0 (ens1f0), node 1 would have to be made: not applied by this version yet";
+    assert!(said.contains(refusal), "{said}");
+    let said = shown_on(PORT, "--cpus 2 --vf 2 --dry-run -- true", true);
+    assert!(said.contains("this machine has no vf, and 4 could be made with --create-vfs"), "{said}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_truncated_one_is_damaged() {
 fn one_of_a_newer_version_is_left_alone() {
     let kept = Kept::new();
     kept.rewrite(|bytes| bytes[8] += 1);
-    assert_eq!(kept.reason(), "the snapshot was written by another version (format 5)");
+    assert_eq!(kept.reason(), "the snapshot was written by another version (format 6)");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod machines;
 
 use machines::Tree;
-use numa_run::topology::{CpuSet, Machine, MemoryKind, sysfs};
+use numa_run::topology::{CpuSet, Machine, MemoryKind, Sriov, sysfs};
 use std::fs;
 use std::path::PathBuf;
 
@@ -331,6 +331,29 @@ fn a_table_that_does_not_fit_leaves_distances_unknown() {
     let machine = read(&Tree::of(&[(0, "0-3", 1024, "10 21 30"), (1, "4-7", 1024, "21 10")]));
     assert_eq!(machine.distance(0, 1), None);
     assert!(machine.warnings[0].contains("distances are unknown"), "{:?}", machine.warnings);
+}
+
+#[test]
+fn functions_say_how_many_virtual_functions_they_have_and_may_have() {
+    let tree = two_nodes();
+    for (name, files) in [
+        (
+            "0000:21:00.0",
+            &[("totalvfs", "7"), ("numvfs", "2"), ("offset", "128"), ("stride", "2"), ("vf_device", "10ca")][..],
+        ),
+        ("0000:22:00.0", &[("totalvfs", "0")]),
+        ("0000:23:00.0", &[("numvfs", "1")]),
+    ] {
+        tree.pci("pci0000:20", name, "0x020000", 0, "0-3");
+        files.iter().for_each(|(file, text)| _ = tree.file(&format!("devices/pci0000:20/{name}/sriov_{file}"), text));
+    }
+    let mut machine = read(&tree);
+    let sriov = Sriov { total: 7, made: 2, offset: 128, stride: 2, device: 0x10ca };
+    let told = |machine: &Machine| machine.pci.iter().map(|function| function.sriov).collect::<Vec<_>>();
+    assert_eq!(told(&machine), [Some(sriov), Some(Sriov::default()), None]);
+    tree.file("devices/pci0000:20/0000:21:00.0/sriov_numvfs", "0");
+    sysfs::refresh_function(&mut machine.pci[0], tree.root());
+    assert_eq!(machine.pci[0].sriov, Some(Sriov { made: 0, ..sriov }));
 }
 
 #[test]

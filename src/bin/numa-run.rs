@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Some(Verb::Status(arguments)) => ended(ledger::status(arguments), inspect::exit_code),
         Some(Verb::Release(arguments)) => ended(ledger::release(arguments), inspect::exit_code),
         Some(Verb::Gc(arguments)) => ended(ledger::gc(arguments), inspect::exit_code),
+        Some(Verb::Completions(arguments)) => ended(inspect::completions(arguments), inspect::exit_code),
         Some(Verb::Debug(arguments)) => ended(inspect::debug(arguments), inspect::exit_code),
     }
 }

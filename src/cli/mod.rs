@@ -1,14 +1,24 @@
 //! The command line: flags in, a request out.
 
+pub mod completions;
 pub mod devices;
+pub mod lease;
 pub mod options;
+pub mod rights;
 
+pub use completions::CompletionsArgs;
+pub use lease::LeaseArgs;
 pub use options::{RequestArgs, SourceArgs};
+pub use rights::RightsArgs;
 
+use crate::host::audit::{Audit, Lines};
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 const USAGE: &str =
     "numa-run [OPTIONS] [--] COMMAND [ARGUMENT]...\n       numa-run plan|topo|status|release|gc [OPTIONS]";
@@ -17,8 +27,8 @@ const AFTER: &str = "\
 Lists are written as the kernel writes them (0-3,8), also as 0-30:2, all, !0-1 or 0xff; sizes in
 powers of 1024 (512M, 8G). Devices are asked for as [NAME=]N[:KEY=VALUE,...], as often as needed:
 --gpu 2:vendor=nvidia --vf n3=1:pf=ens1f0; keys are vendor, device, class, driver, pf, interface and
-address, where * and ? stand for any letters. Options of What, Where, How and Facts may also be set
-as NUMA_RUN_<OPTION>; a flag wins.
+address, where * and ? stand for any letters. Options of What, Where, How, Facts and Who may also be
+set as NUMA_RUN_<OPTION>; a flag wins.
 
 Exit status: 125 when numa-run refuses or fails, 126 when the command cannot be executed, 127 when
 it is not found, else the command's own.";
@@ -49,6 +59,8 @@ pub enum Verb {
     Release(ReleaseArgs),
     /// The same for all launches that are no more
     Gc(LedgerArgs),
+    /// Print what makes a shell complete the options
+    Completions(CompletionsArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),
@@ -63,6 +75,12 @@ pub struct LaunchArgs {
     /// Where facts come from.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// What becomes of the lease.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// Who the command is.
+    #[command(flatten)]
+    pub rights: RightsArgs,
     /// Fill in {cpus}, {nodes}, {gpu.0} and the like in the arguments
     #[arg(long, help_heading = "Command", hide_env = true, env = "NUMA_RUN_TEMPLATE", value_parser = options::yes())]
     pub template: bool,
@@ -114,6 +132,9 @@ pub struct LedgerArgs {
     /// Where numa-run keeps its own files [default: /run/numa-run, or the user's own]
     #[arg(long, value_name = "DIR", hide_env = true, env = "NUMA_RUN_RUN_DIR")]
     pub run_dir: Option<PathBuf>,
+    /// Where a line for each change goes: auto (journald or syslog), never, or a socket
+    #[arg(long, value_name = "WHERE", hide_env = true, env = "NUMA_RUN_AUDIT", value_parser = lease::audit())]
+    pub audit: Option<Audit>,
 }
 
 /// `numa-run status`.
@@ -191,7 +212,7 @@ impl Cli {
             let mut cli = Cli::from_arg_matches(&matches)?;
             match (&mut cli.verb, matches.subcommand()) {
                 (Some(Verb::Plan(plan)), Some((_, matches))) => plan.request.flags_win(matches),
-                _ => cli.launch.request.flags_win(&matches),
+                _ => cli.launch.flags_win(&matches),
             }
             Ok(cli)
         });
@@ -210,11 +231,16 @@ impl LaunchArgs {
         let mut command = LaunchArgs::augment_args(plain).mut_args(set_variables_only);
         let matches = command.try_get_matches_from_mut(arguments.get(1..)?).ok()?;
         let mut launch = LaunchArgs::from_arg_matches(&matches).ok()?;
-        launch.request.flags_win(&matches);
+        launch.flags_win(&matches);
         let first = launch.command.first()?;
         let verb = first.to_str().is_some_and(Verb::has_subcommand);
         let marked = arguments.len().checked_sub(launch.command.len() + 1).is_some_and(|at| arguments[at] == "--");
         (marked || !verb).then_some(launch)
+    }
+
+    fn flags_win(&mut self, matches: &clap::ArgMatches) {
+        self.request.flags_win(matches);
+        self.rights.flags_win(matches);
     }
 }
 
@@ -232,14 +258,23 @@ pub fn log(cli: &Cli) {
         Some(Verb::Topo(topo)) => Some(&topo.source),
         Some(_) => None,
     };
-    let level = match source.map_or(0, |source| source.verbose) {
-        0 => return,
-        1 => tracing::Level::DEBUG,
-        _ => tracing::Level::TRACE,
+    let audit = match &cli.verb {
+        None => cli.launch.lease.audit.clone(),
+        Some(Verb::Release(ReleaseArgs { ledger, .. }) | Verb::Gc(ledger)) => ledger.audit.clone(),
+        Some(_) => Some(Audit::Never),
     };
+    let said = match source.map_or(0, |source| source.verbose) {
+        0 => LevelFilter::OFF,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let registry = tracing_subscriber::registry().with(Lines::new(audit.unwrap_or_default()).boxed());
+    if said == LevelFilter::OFF {
+        return registry.init();
+    }
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    builder.with_ansi(colour).without_time().with_target(false).init();
+    let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colour);
+    registry.with(stderr.without_time().with_target(false).with_filter(said)).init();
 }
 
 /// Moves a subcommand that follows options to the front: `--cpus 2 plan` means

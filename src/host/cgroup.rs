@@ -2,6 +2,7 @@
 
 use super::affinities::Affinities;
 use super::{StepError, syscall, systemd};
+use crate::fault;
 use crate::plan::Need;
 use crate::step::group::SUBTREE;
 use crate::step::{Group, Move, Set, Undo};
@@ -23,10 +24,11 @@ pub fn enter(group: &Group, journal: &mut dyn FnMut(Undo) -> io::Result<()>) -> 
             Move::Tool(folder) => tool(folder),
             Move::PassOn { group, .. } => pass_on(group),
             Move::Make(folder) => make(folder),
-            Move::Set(set) => write(&set.file, &set.value).and_then(|()| came_to(set)),
+            Move::Set(set) => self::set(set),
             Move::Join { group, .. } => join(group),
             Move::Scope(scope) => systemd::start(scope).and_then(|()| scope.sets.iter().try_for_each(came_to)),
         }?;
+        fault::point("group.moved");
     }
     Ok(())
 }
@@ -38,10 +40,14 @@ fn undo_of(step: &Move) -> Option<Undo> {
             Some(Undo::KeepBack { group: group.clone(), child: child.clone() })
         }
         Move::Make(folder) => Some(Undo::RemoveGroup(folder.clone())),
-        Move::Join { group, home } => Some(Undo::Return { group: group.clone(), home: home.clone() }),
+        Move::Join { group, home } => Some(back(group, home)),
         // A scope goes by itself once nobody is in it.
-        Move::Scope(scope) => Some(Undo::Return { group: scope.folder.clone(), home: scope.home.clone() }),
+        Move::Scope(scope) => Some(back(&scope.folder, &scope.home)),
     }
+}
+
+fn back(group: &Path, home: &Path) -> Undo {
+    Undo::Return { group: group.to_owned(), home: home.to_owned(), process: std::process::id() }
 }
 
 fn tool(folder: &Path) -> Result<(), StepError> {
@@ -87,7 +93,7 @@ pub(super) fn passes_on(file: &Path) -> bool {
 
 fn join(group: &Path) -> Result<(), StepError> {
     let file = group.join("cgroup.procs");
-    keeping_affinity(|| put(&file, &std::process::id().to_string())).map_err(|source| {
+    keeping_affinity(std::process::id(), || put(&file, &std::process::id().to_string())).map_err(|source| {
         let reason = match source.raw_os_error() {
             Some(libc::EOPNOTSUPP) => "the group is threaded or domain invalid: no process can live in it",
             Some(libc::ENOSPC) => "its cpuset has no CPUs or no memory nodes",
@@ -99,32 +105,33 @@ fn join(group: &Path) -> Result<(), StepError> {
     })
 }
 
-/// What this process is pinned to stays, as far as the other group has it: Linux
+/// What a process is pinned to stays, as far as the other group has it: Linux
 /// before 6.2 gives it all CPUs of that group.
-pub(super) fn keeping_affinity<T>(moving: impl FnOnce() -> T) -> T {
-    let before = syscall::affinity();
+pub(super) fn keeping_affinity<T>(process: u32, moving: impl FnOnce() -> T) -> T {
+    let id = process.cast_signed();
+    let before = syscall::affinity_of(id);
     let result = moving();
     if let Ok(before) = before
-        && syscall::affinity().is_ok_and(|now| !now.is_subset(&before))
+        && syscall::affinity_of(id).is_ok_and(|now| !now.is_subset(&before))
     {
         // Where the other group has none of it, its CPUs are what there is.
-        let _ = syscall::set_affinity(&before);
+        let _ = syscall::set_affinity_of(id, &before);
     }
     result
 }
 
-/// Moves this process back where it came from, if it is still in the group that it was moved into.
+/// Moves a process back where it came from, if it is still in the group that it was moved into.
 ///
 /// # Errors
 /// The kernel refused.
-pub fn go_back(group: &Path, home: &Path) -> io::Result<()> {
-    let own = std::process::id().to_string();
-    let inside = fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| pids.lines().any(|pid| pid == own));
-    // Its last process may have been this one, and its owner have taken it away.
+pub fn go_back(group: &Path, home: &Path, process: u32) -> io::Result<()> {
+    let id = process.to_string();
+    let inside = fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| pids.lines().any(|pid| pid == id));
+    // It may have been the last one there, and the owner of the group have taken it away.
     if !inside || !home.exists() {
         return Ok(());
     }
-    keeping_affinity(|| put(&home.join("cgroup.procs"), &own))
+    keeping_affinity(process, || put(&home.join("cgroup.procs"), &id))
 }
 
 /// Passes cpusets no longer on to the groups below one; none where it is done,
@@ -183,6 +190,13 @@ fn remove_empty(folder: &Path) -> io::Result<()> {
     fs::remove_dir(folder)
 }
 
+fn set(set: &Set) -> Result<(), StepError> {
+    let Set { file, value, .. } = set;
+    put(file, value).map_err(|source| StepError::refused(format!("write {value} to {}", file.display()), source))?;
+    fault::point("group.set");
+    came_to(set)
+}
+
 /// What the kernel made of a list: it takes more than it gives.
 fn came_to(set: &Set) -> Result<(), StepError> {
     let call = format!("write {} to {}", set.value, set.file.display());
@@ -197,10 +211,6 @@ fn came_to(set: &Set) -> Result<(), StepError> {
             Err(StepError::refused(call, io::Error::other(format!("the kernel kept `{found}` instead"))))
         }
     }
-}
-
-fn write(file: &Path, value: &str) -> Result<(), StepError> {
-    put(file, value).map_err(|source| StepError::refused(format!("write {value} to {}", file.display()), source))
 }
 
 /// One that is not there is not to be made: the kernel makes them.

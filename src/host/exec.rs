@@ -36,7 +36,7 @@ impl ExecError {
 pub fn exec(exec: &Exec) -> ExecError {
     let Some(program) = exec.command.first() else { return ExecError::nothing() };
     let error = |reason: String, found: bool| ExecError { program: program.clone(), reason, found };
-    let (arguments, environment) = match (c_strings(&exec.command), environment(&exec.set)) {
+    let (arguments, environment) = match (c_strings(&exec.command), environment(exec)) {
         (Ok(arguments), Ok(environment)) => (arguments, environment),
         _ => return error("an argument or variable holds a NUL byte".into(), true),
     };
@@ -45,6 +45,8 @@ pub fn exec(exec: &Exec) -> ExecError {
         true => run(Path::new(program), &arguments, &environment),
         false => search(program, &arguments, &environment),
     };
+    // It goes on as before: what was done is taken back, and somebody is told.
+    syscall::ignore_pipe();
     error(reason(errno, program), errno != Errno::ENOENT)
 }
 
@@ -91,13 +93,14 @@ fn c_strings(words: &[OsString]) -> Result<Vec<CString>, NulError> {
     words.iter().map(|word| CString::new(word.as_bytes())).collect()
 }
 
-/// What was inherited, with some variables set.
-fn environment(set: &[(String, OsString)]) -> Result<Vec<CString>, NulError> {
+/// What was inherited, with some variables set and some left out.
+fn environment(exec: &Exec) -> Result<Vec<CString>, NulError> {
     let replaced = |entry: &CString| {
         let name = entry.to_bytes().split(|&byte| byte == b'=').next();
-        set.iter().any(|(other, _)| name == Some(other.as_bytes()))
+        let mut names = exec.set.iter().map(|(name, _)| name).chain(&exec.unset);
+        names.any(|other| name == Some(other.as_bytes()))
     };
-    let ours = set.iter().map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()));
+    let ours = exec.set.iter().map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()));
     // Whatever is there is passed on, entries without a `=` too.
     syscall::environment().into_iter().filter(|entry| !replaced(entry)).map(Ok).chain(ours).collect()
 }

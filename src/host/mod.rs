@@ -5,8 +5,11 @@
 #![allow(clippy::disallowed_methods)] // This is where the effects live.
 
 pub mod affinities;
+pub mod audit;
 pub mod cgroup;
 pub mod exec;
+pub mod plugin;
+pub mod rights;
 pub mod snapshot;
 #[allow(unsafe_code)]
 pub mod syscall;
@@ -93,6 +96,7 @@ pub fn apply(
             }
             other => other,
         },
+        Step::Rights(rights) => rights::give_up(rights),
         Step::Exec(exec) => Err(exec::exec(exec).into()),
     }
 }

@@ -2,10 +2,14 @@
 
 use crate::request::MemPolicy;
 use crate::topology::{CpuSet, NodeMask};
+use nix::unistd::{ForkResult, Pid};
 use std::ffi::{CStr, CString};
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 // From linux/mempolicy.h; the libc crate lacks the last two.
@@ -182,6 +186,68 @@ pub fn largest_file() -> u64 {
     if result == 0 { limit.rlim_cur } else { 0 }
 }
 
+/// Which of the two processes this is after a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// The one that was there before, with the pid of the other.
+    Parent(Pid),
+    /// The new one.
+    Child,
+}
+
+/// Makes a copy of this process.
+///
+/// # Errors
+/// What fork(2) answers.
+pub fn fork() -> io::Result<Fork> {
+    // SAFETY: this program has one thread, so that the copy finds no lock taken by another.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// Ends this process, a copy, without touching what the original still uses.
+pub fn end(status: i32) -> ! {
+    // SAFETY: _exit takes any number and runs nothing.
+    unsafe { libc::_exit(status) }
+}
+
+/// Takes a capability, by its number, out of what this process and its children can ever have.
+///
+/// # Errors
+/// What prctl(2) answers.
+pub fn drop_from_bounding_set(capability: u32) -> io::Result<()> {
+    // SAFETY: PR_CAPBSET_DROP takes numbers only.
+    let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+    outcome(result.into())
+}
+
+/// Lets a program inherit nothing of this process but its stdin, stdout and
+/// stderr, and has it killed when this process ends first.
+///
+/// # Errors
+/// What is open here is not known.
+pub fn isolate(command: &mut Command) -> io::Result<()> {
+    let open = std::fs::read_dir("/proc/self/fd")?;
+    let number = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok();
+    let inherited: Vec<RawFd> = open.filter_map(number).filter(|&descriptor| descriptor > 2).collect();
+    let alone = move || {
+        for &descriptor in &inherited {
+            // SAFETY: F_SETFD takes an int and changes nothing but a flag; a closed descriptor is an error, no harm.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+        // SAFETY: PR_SET_PDEATHSIG takes a signal number, as a long.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec only calls are made that signal handlers may make too; nothing is allocated.
+    unsafe { command.pre_exec(alone) };
+    Ok(())
+}
+
 /// Whether SIGPIPE was ignored when this process started.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
@@ -203,8 +269,16 @@ extern "C" fn remember_pipe() {
 
 /// Gives SIGPIPE back the meaning that it had when this process started.
 pub fn restore_pipe() {
-    let action = if PIPE_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
-    // SAFETY: both actions are constants that signal(2) takes; no handler of ours is involved.
+    pipe(if PIPE_IGNORED.load(Ordering::Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL });
+}
+
+/// Ignores SIGPIPE, as Rust's runtime does: who reads no more ends nobody.
+pub fn ignore_pipe() {
+    pipe(libc::SIG_IGN);
+}
+
+fn pipe(action: libc::sighandler_t) {
+    // SAFETY: callers pass constants that signal(2) takes; no handler of ours is involved.
     unsafe { libc::signal(libc::SIGPIPE, action) };
 }
 

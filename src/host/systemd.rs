@@ -32,7 +32,7 @@ pub fn start(scope: &Scope) -> Result<(), StepError> {
         true => Affinities::default(),
         false => Affinities::below(&scope.root),
     };
-    let started = keeping_affinity(|| ask(scope).and_then(|()| arrived(scope, begun)));
+    let started = keeping_affinity(std::process::id(), || ask(scope).and_then(|()| arrived(scope, begun)));
     pinned.put_back();
     started.map_err(|source| StepError::refused(format!("start {} (systemd)", scope.name), source))
 }

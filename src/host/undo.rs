@@ -1,6 +1,7 @@
 //! Undoing one change, if it is still ours.
 
 use super::cgroup;
+use crate::fault;
 use crate::step::Undo;
 use std::io;
 use std::path::Path;
@@ -30,7 +31,9 @@ pub fn undo(undo: &Undo) -> Result<Outcome, UndoError> {
     let failed = |source| UndoError { what: undo.to_string(), source };
     match undo {
         Undo::RemoveGroup(folder) => cgroup::remove(folder).map(|()| Outcome::Done).map_err(failed),
-        Undo::Return { group, home } => cgroup::go_back(group, home).map(|()| Outcome::Done).map_err(failed),
+        Undo::Return { group, home, process } => {
+            cgroup::go_back(group, home, *process).map(|()| Outcome::Done).map_err(failed)
+        }
         Undo::KeepBack { group, child } => match cgroup::keep_back(group, child) {
             // The group is gone, and what it passed on with it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Outcome::Done),
@@ -51,6 +54,7 @@ fn restore(file: &Path, old: &str, ours: &str) -> io::Result<Outcome> {
         return Ok(Outcome::NotOurs(found.to_owned()));
     }
     std::fs::write(file, old)?;
+    fault::point("file.restored");
     let kept = std::fs::read_to_string(file)?;
     match kept.trim() == old {
         true => Ok(Outcome::Done),

@@ -1,11 +1,15 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
 use super::UNFENCED;
+use super::placing::Place;
+use super::standby::Standby;
+use crate::fault;
 use crate::host::{self, LeftOut, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked};
 use crate::report;
 use crate::step::Step;
+use anyhow::Context;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::convert::Infallible;
 use std::error::Error;
@@ -20,18 +24,40 @@ const LOCK_FROM: i32 = 512;
 ///
 /// # Errors
 /// Nothing was started, and nothing is left of what was done.
-pub fn run(steps: &[Step], mut locked: Option<Locked<'_>>, header: Header, quiet: bool) -> anyhow::Result<Infallible> {
-    let needed = !header.held.is_empty() || steps.iter().any(|step| matches!(step, Step::Host(_)));
-    let own = locked.as_ref().filter(|_| needed).map(|locked| locked.publish(header, "")).transpose()?;
+pub fn run(steps: &[Step], place: Place<'_>, header: Header, request: &str, quiet: bool) -> anyhow::Result<Infallible> {
+    let needed =
+        !header.held.is_empty() || header.name.is_some() || steps.iter().any(|step| matches!(step, Step::Host(_)));
+    let Place { mut locked, before, .. } = place;
+    let own = locked.as_ref().filter(|_| needed).map(|locked| locked.publish(header, request)).transpose()?;
     let mut journal = own.map(Journal::new);
-    let error = match all(steps, &mut locked, &mut journal, quiet) {
+    if let (Some(locked), Some(journal), Some(before)) = (&locked, &mut journal, before) {
+        journal
+            .take_over(locked, &before)
+            .with_context(|| format!("cannot take lease {} over", before.header.lease))?;
+    }
+    let mut standby = None;
+    let started = stand_by(steps, journal.as_ref(), &mut standby);
+    let error = match started.and_then(|()| all(steps, &mut locked, &mut journal, quiet)) {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    if let Some(journal) = journal {
+    if let Some(standby) = standby {
+        standby.take_back();
+    } else if let Some(journal) = journal {
         journal.roll_back(&mut |remark| report::say(format!("numa-run: {remark}\n")));
     }
     Err(told(error))
+}
+
+/// Leaves somebody behind who can take the launch back when it has given up its rights.
+fn stand_by(steps: &[Step], journal: Option<&Journal>, standby: &mut Option<Standby>) -> Result<(), StepError> {
+    let gives_up = steps.iter().any(|step| matches!(step, Step::Rights(rights) if rights.held().is_some()));
+    if let Some(journal) = journal.filter(|_| gives_up) {
+        let call = "fork, to be able to take the launch back".to_owned();
+        let started = Standby::start(journal.own().written());
+        *standby = Some(started.map_err(|source| StepError::Refused { call, source })?);
+    }
+    Ok(())
 }
 
 fn all(
@@ -57,12 +83,14 @@ fn all(
         if matches!(step, Step::Exec(_)) {
             // Loading the workload may take its time: others need not wait for it.
             locked.take();
+            fault::point("ledger.unlocked");
         }
         let mut before = |undo| match &mut *journal {
             Some(journal) => journal.before(undo),
             None => Err(io::Error::other("no lease was taken")),
         };
         host::apply(step, &mut before, &mut left_out)?;
+        fault::point("step.done");
     }
     Err(host::exec::ExecError::nothing().into())
 }
@@ -72,6 +100,7 @@ fn inherited(journal: &Journal) -> io::Result<()> {
     let lock = journal.own().lock.as_fd();
     // Without close-on-exec, unlike the descriptor that it is made from.
     fcntl(lock, FcntlArg::F_DUPFD(LOCK_FROM)).or_else(|_| fcntl(lock, FcntlArg::F_DUPFD(3)))?;
+    fault::point("lease.inherited");
     Ok(())
 }
 

@@ -37,6 +37,12 @@ impl Identity {
     }
 }
 
+/// Seconds since the boot, which no clock that is set can change.
+pub fn uptime(root: &Path) -> u64 {
+    let text = std::fs::read_to_string(root.join("proc/uptime")).unwrap_or_default();
+    text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
+}
+
 /// Names this boot.
 pub fn boot(root: &Path) -> String {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).unwrap_or_default();

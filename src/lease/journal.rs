@@ -2,6 +2,9 @@
 
 use super::ledger::Own;
 use super::record::Event;
+use super::{Lease, Locked};
+use crate::fault;
+use crate::host::audit::TARGET;
 use crate::host::undo;
 use crate::step::Undo;
 use std::io;
@@ -25,8 +28,24 @@ impl Journal {
     /// It could not be written: the step must not be done.
     pub fn before(&mut self, undo: Undo) -> io::Result<()> {
         self.own.note(&Event::Undo(undo.clone()))?;
+        undo.announce(&self.own.id);
         self.done.push(undo);
         Ok(())
+    }
+
+    /// What a dead launch of the same name did to the host is this one's to
+    /// undo. Its cgroup goes now; the rest stays in place.
+    ///
+    /// # Errors
+    /// It could not be written down, or the old lease is still there.
+    pub fn take_over(&mut self, locked: &Locked<'_>, before: &Lease) -> io::Result<()> {
+        for undo in &before.journal {
+            let gone = !undo.is_host_wide() && undo::undo(undo).is_ok();
+            if !gone {
+                self.before(undo.clone())?;
+            }
+        }
+        locked.remove(&before.header.lease)
     }
 
     /// Everything is in place: what was done is undone when the workload ends.
@@ -34,7 +53,9 @@ impl Journal {
     /// # Errors
     /// It could not be written.
     pub fn running(&mut self) -> io::Result<()> {
-        self.own.note(&Event::Running)
+        self.own.note(&Event::Running)?;
+        tracing::info!(target: TARGET, lease = %self.own.id, "granted: {}", self.own.held);
+        Ok(())
     }
 
     /// Undoes everything, the last step first, and ends the lease. What cannot
@@ -60,8 +81,9 @@ impl Journal {
 pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo::UndoError> {
     let mut failed = Ok(());
     for undo in done.iter().rev() {
+        fault::point("undo.begun");
         match undo::undo(undo) {
-            Ok(undo::Outcome::Done) => {}
+            Ok(undo::Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),
             Ok(undo::Outcome::NotOurs(found)) => {
                 tell(format!("left as it is, because it was changed since: {undo}: found {found}"));
             }
@@ -70,6 +92,7 @@ pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo
                 failed = failed.and(Err(error));
             }
         }
+        fault::point("undo.ended");
     }
     failed
 }

@@ -3,12 +3,15 @@
 //! `lock` belongs to who owns the folder and anybody may lock it; `leases` is
 //! a folder like /tmp, where everybody makes files and removes only his own.
 
+use super::journal::take_back;
 use super::life::{self, Life, Signs};
 use super::record::{self, Damage};
-use super::{Header, Lease, identity};
+use super::{Header, Held, Lease, identity};
+use crate::fault;
 use crate::observe::RUN_DIR;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -124,7 +127,9 @@ impl Ledger {
         self.make()?;
         let path = self.folder.join("lock");
         let file = lock_file(&path).map_err(|source| LedgerError::File { path: path.clone(), source })?;
-        Ok(Locked { ledger: self, _lock: patiently(file, &path, limit)? })
+        let lock = patiently(file, &path, limit)?;
+        fault::point("ledger.locked");
+        Ok(Locked { ledger: self, _lock: lock })
     }
 
     /// Everything in it, in the order of names. A ledger that is not there is empty.
@@ -155,12 +160,34 @@ impl Ledger {
         Some(Entry { lease, id, user, life })
     }
 
-    fn make(&self) -> Result<(), LedgerError> {
-        let root = geteuid().is_root();
-        let (outer, inner) = if root { (0o755, 0o1777) } else { (0o700, 0o700) };
-        folder(&self.folder, outer)?;
-        folder(&self.leases(), inner)
+    /// The folder of those who wait.
+    pub(super) fn queue(&self) -> Result<PathBuf, LedgerError> {
+        self.make()?;
+        let path = self.folder.join("queue");
+        folder(&path, inner_mode())?;
+        Ok(path)
     }
+
+    /// Appends to a lease that is nobody's any more.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut log = options.append(true).custom_flags(libc::O_NOFOLLOW).open(self.file(id, "lease"))?;
+        log.write_all(record::line(event)?.as_bytes())?;
+        log.sync_data()
+    }
+
+    fn make(&self) -> Result<(), LedgerError> {
+        folder(&self.folder, if geteuid().is_root() { 0o755 } else { 0o700 })?;
+        folder(&self.leases(), inner_mode())
+    }
+}
+
+/// In root's ledger everybody keeps his own files.
+fn inner_mode() -> u32 {
+    if geteuid().is_root() { 0o1777 } else { 0o700 }
 }
 
 /// True when this folder is one that every user may put leases into.
@@ -173,9 +200,11 @@ fn leases_are_open(folder: &Path) -> bool {
 /// Makes a folder, or checks that nobody but root and this user can have changed it.
 fn folder(path: &Path, mode: u32) -> Result<(), LedgerError> {
     let failed = |source| LedgerError::File { path: path.to_owned(), source };
-    match DirBuilder::new().mode(mode).create(path) {
-        // So that the caller's umask has no say.
-        Ok(()) => return fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed),
+    match whatever_the_umask(|| DirBuilder::new().mode(mode).create(path)) {
+        Ok(()) => {
+            fault::point("ledger.folder-made");
+            return Ok(());
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) if error.raw_os_error() == Some(libc::EROFS) && path.is_dir() => {}
         Err(error) => return Err(failed(error)),
@@ -192,6 +221,15 @@ fn folder(path: &Path, mode: u32) -> Result<(), LedgerError> {
     }
 }
 
+/// Makes something with the very mode that it shall have: changed afterwards, it
+/// would stay half made where this process is ended in between.
+fn whatever_the_umask<T>(make: impl FnOnce() -> T) -> T {
+    let before = umask(Mode::empty());
+    let made = make();
+    umask(before);
+    made
+}
+
 /// Locking needs no right to write: an ordinary user opens root's file for reading.
 fn lock_file(path: &Path) -> io::Result<File> {
     let open = |options: &mut OpenOptions| options.read(true).custom_flags(libc::O_NOFOLLOW).open(path);
@@ -199,8 +237,11 @@ fn lock_file(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => return other,
     }
-    match open(OpenOptions::new().write(true).create_new(true).mode(0o644)) {
-        Ok(file) => file.set_permissions(Permissions::from_mode(0o644)).map(|()| file),
+    match whatever_the_umask(|| open(OpenOptions::new().write(true).create_new(true).mode(0o644))) {
+        Ok(file) => {
+            fault::point("ledger.lock-made");
+            Ok(file)
+        }
         // Somebody was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(&mut OpenOptions::new()),
         Err(error) => Err(error),
@@ -264,6 +305,8 @@ pub struct Locked<'a> {
 pub struct Own {
     /// What it is called.
     pub id: String,
+    /// What it holds.
+    pub held: Held,
     file: PathBuf,
     log: File,
     /// Closed, it ends the lease; the workload inherits it.
@@ -282,7 +325,7 @@ impl Locked<'_> {
     /// # Errors
     /// It cannot be written; nothing of it is left.
     pub fn publish(&self, header: Header, request: &str) -> Result<Own, LedgerError> {
-        let id = header.lease.clone();
+        let (id, held) = (header.lease.clone(), header.held.clone());
         let (lock_path, file) = (self.ledger.file(&id, "lock"), self.ledger.file(&id, "lease"));
         let lock = new_lock(&lock_path).map_err(|source| LedgerError::File { path: lock_path.clone(), source })?;
         let written = lock.metadata().and_then(|about| {
@@ -290,7 +333,7 @@ impl Locked<'_> {
             self.write(&file, &record::begun(&header, request)?)
         });
         match written {
-            Ok(log) => Ok(Own { id, file, log, lock, lock_path }),
+            Ok(log) => Ok(Own { id, held, file, log, lock, lock_path }),
             Err(source) => {
                 let _ = fs::remove_file(&lock_path);
                 Err(LedgerError::File { path: file, source })
@@ -303,21 +346,24 @@ impl Locked<'_> {
         log.write_all(text.as_bytes())?;
         log.as_file().set_permissions(Permissions::from_mode(0o644))?;
         log.as_file().sync_data()?;
+        fault::point("lease.written");
         let log = log.persist_noclobber(file).map_err(|error| error.error)?;
+        fault::point("lease.renamed");
         File::open(self.ledger.leases())?.sync_all()?;
+        fault::point("lease.published");
         Ok(log)
     }
 
     /// Takes a dead lease out. Somebody else's stays his to remove; it holds nothing any more.
     pub fn remove(&self, id: &str) -> io::Result<()> {
-        gone(fs::remove_file(self.ledger.file(id, "lease")))?;
-        gone(fs::remove_file(self.ledger.file(id, "lock")))
+        remove(&self.ledger.file(id, "lease"), &self.ledger.file(id, "lock"))
     }
 
     /// Puts what is no lease aside, where it is not looked at again.
     pub fn set_aside(&self, id: &str) -> io::Result<PathBuf> {
         let aside = self.ledger.file(id, "damaged");
         fs::rename(self.ledger.file(id, "lease"), &aside)?;
+        fault::point("lease.set-aside");
         gone(fs::remove_file(self.ledger.file(id, "lock")))?;
         Ok(aside)
     }
@@ -333,17 +379,31 @@ impl Locked<'_> {
             };
             if orphan && fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == geteuid().as_raw()) {
                 let _ = fs::remove_file(path);
+                fault::point("ledger.swept");
             }
         }
     }
 }
 
-fn new_lock(path: &Path) -> io::Result<Flock<File>> {
+/// Makes a lock and takes it.
+pub(super) fn new_lock(path: &Path) -> io::Result<Flock<File>> {
     // Others must not open it: a lock of theirs would keep this lease alive.
-    OpenOptions::new().write(true).create_new(true).mode(0o400).open(path)?;
+    whatever_the_umask(|| OpenOptions::new().write(true).create_new(true).mode(0o400).open(path))?;
+    fault::point("lease.lock-made");
     // What the workload inherits is open for reading only.
     let file = life::open(path)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+    fault::point("lease.lock-held");
+    Ok(lock)
+}
+
+/// A lease ends with the unlink of its file; a lock without one is swept.
+fn remove(lease: &Path, lock: &Path) -> io::Result<()> {
+    gone(fs::remove_file(lease))?;
+    fault::point("lease.removed");
+    gone(fs::remove_file(lock))?;
+    fault::point("lease.lock-removed");
+    Ok(())
 }
 
 fn gone(result: io::Result<()>) -> io::Result<()> {
@@ -360,7 +420,14 @@ impl Own {
     /// It could not be written.
     pub fn note(&mut self, event: &record::Event) -> io::Result<()> {
         self.log.write_all(record::line(event)?.as_bytes())?;
-        self.log.sync_data()
+        self.log.sync_data()?;
+        fault::point("journal.noted");
+        Ok(())
+    }
+
+    /// The lease as others find it.
+    pub fn written(&self) -> Written {
+        Written { id: self.id.clone(), file: self.file.clone(), lock_path: self.lock_path.clone() }
     }
 
     /// Ends the lease.
@@ -368,8 +435,32 @@ impl Own {
     /// # Errors
     /// Its file is still there: it holds nothing any more once this process ends.
     pub fn release(self) -> io::Result<()> {
-        gone(fs::remove_file(&self.file))?;
-        gone(fs::remove_file(&self.lock_path))
+        remove(&self.file, &self.lock_path)
+    }
+}
+
+/// A lease on disk, for a process that is not its owner.
+#[derive(Clone, Debug)]
+pub struct Written {
+    id: String,
+    file: PathBuf,
+    lock_path: PathBuf,
+}
+
+impl Written {
+    /// Undoes what its journal has by now, and ends it. What cannot be undone
+    /// is told, and the lease stays for the next launch to try again.
+    pub fn take_back(&self, tell: &mut dyn FnMut(String)) {
+        let read =
+            text(&self.file).map(|found| found.and_then(|(text, user)| record::read(&text, &self.id, user).ok()));
+        let done = match read {
+            Ok(Some(lease)) => take_back(&lease.journal, tell).is_ok(),
+            _ => return tell(format!("the lease {} cannot be read", self.file.display())),
+        };
+        let removed = || gone(fs::remove_file(&self.file)).and_then(|()| gone(fs::remove_file(&self.lock_path)));
+        if done && let Err(error) = removed() {
+            tell(format!("the lease could not be removed: {error}"));
+        }
     }
 }
 

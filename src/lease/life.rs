@@ -28,14 +28,14 @@ pub struct Signs {
     /// This boot.
     boot: String,
     /// Inodes that somebody has locked, by device (`/proc/locks`).
-    locked: BTreeSet<(u64, u64)>,
+    locks: BTreeSet<(u64, u64)>,
 }
 
 impl Signs {
     /// Reads them.
     pub fn read(root: &Path) -> Signs {
         let locks = std::fs::read_to_string(root.join("proc/locks")).unwrap_or_default();
-        Signs { root: root.to_owned(), boot: identity::boot(root), locked: locks.lines().filter_map(locked).collect() }
+        Signs { root: root.to_owned(), boot: identity::boot(root), locks: locks.lines().filter_map(locked).collect() }
     }
 
     /// Whether a lease lives, whose lock is this file.
@@ -55,10 +55,13 @@ impl Signs {
     /// those whose first holder is gone, so that the lock itself is tried too.
     fn is_locked(&self, lease: &Lease, lock: &Path) -> bool {
         let Ok(found) = std::fs::symlink_metadata(lock) else { return false };
-        if !found.is_file() || found.uid() != lease.user || found.ino() != lease.header.lock {
-            return false;
-        }
-        self.locked.contains(&(found.dev(), found.ino())) || held(lock).unwrap_or(false)
+        let its = found.is_file() && found.uid() == lease.user && found.ino() == lease.header.lock;
+        its && self.locked(lock, &found)
+    }
+
+    /// Whether somebody has locked a file.
+    pub(super) fn locked(&self, path: &Path, about: &std::fs::Metadata) -> bool {
+        self.locks.contains(&(about.dev(), about.ino())) || held(path).unwrap_or(false)
     }
 }
 

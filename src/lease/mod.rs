@@ -3,7 +3,8 @@
 //! Reading order: `identity` says which process is meant, `record` is the
 //! file's format, `life` judges whether a lease's workload still runs, `ledger`
 //! is the folder with its lock, `journal` writes what undoes a step before the
-//! step is done, `recover` puts right what a launch left that is no more.
+//! step is done, `recover` puts right what a launch left that is no more,
+//! `nest` finds the lease that we are in, `queue` is who waits for others.
 //!
 //! What keeps this true whatever happens:
 //! - Free is derived, never stored: what no live lease holds.
@@ -19,6 +20,8 @@ pub mod identity;
 pub mod journal;
 pub mod ledger;
 pub mod life;
+pub mod nest;
+pub mod queue;
 pub mod record;
 pub mod recover;
 
@@ -28,12 +31,13 @@ pub use life::Life;
 
 use crate::assume::Holdings;
 use crate::plan::Plan;
-use crate::request::PageSize;
+use crate::request::{Mib, PageSize};
 use crate::resource::Granted;
 use crate::step::Undo;
 use crate::topology::{Bdf, CpuSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
 /// A launch and what it holds.
@@ -47,7 +51,9 @@ pub struct Lease {
     pub journal: Vec<Undo>,
     /// Whether the launch has come to its workload.
     pub running: bool,
-    /// How the request was typed, for `status` and for a restart under the same name.
+    /// When its end was first seen, in seconds since the boot.
+    pub ended: Option<u64>,
+    /// What tells its request from others, for a restart under the same name.
     pub request: String,
 }
 
@@ -71,6 +77,8 @@ pub struct Header {
     pub group: Option<PathBuf>,
     /// The lease that it was taken out of.
     pub parent: Option<String>,
+    /// Seconds for which what it held is kept for a restart under its name.
+    pub grace: u64,
     /// When it began, in seconds since 1970, for people.
     pub since: u64,
     /// The workload's program, for people.
@@ -94,6 +102,25 @@ pub struct Held {
     pub pages: BTreeMap<u64, BTreeMap<u32, u64>>,
     /// Devices.
     pub devices: BTreeSet<Bdf>,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.cpus.is_empty() {
+            parts.push(format!("cpus {}", self.cpus));
+        }
+        if !self.shared.is_empty() {
+            parts.push(format!("a share of cpus {}", self.shared));
+        }
+        parts.extend(self.memory.iter().map(|(node, &mib)| format!("{} on node {node}", Mib(mib))));
+        for (&kib, nodes) in &self.pages {
+            let size = PageSize::from_kib(kib);
+            parts.extend(nodes.iter().map(|(node, count)| format!("{count} pages of {size} on node {node}")));
+        }
+        parts.extend(self.devices.iter().map(Bdf::to_string));
+        out.write_str(&if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") })
+    }
 }
 
 impl Held {
@@ -120,6 +147,11 @@ impl Held {
 }
 
 impl Lease {
+    /// True while what it held is kept for a restart under its name.
+    pub fn waits(&self, now: u64) -> bool {
+        self.header.grace > 0 && self.ended.is_none_or(|ended| now < ended.saturating_add(self.header.grace))
+    }
+
     /// What it keeps others from. Only root's leases hold devices: others may not use them by a lease of their own.
     pub fn holdings(&self) -> Holdings {
         let held = &self.header.held;
@@ -135,8 +167,11 @@ impl Lease {
 }
 
 /// What all of these leases keep others from. A lease that was taken out of
-/// another holds nothing that the other does not hold already.
+/// another of them holds nothing that the other does not hold already.
 pub fn holdings<'a>(leases: impl IntoIterator<Item = &'a Lease>) -> Holdings {
-    let whole = leases.into_iter().filter(|lease| lease.header.parent.is_none());
+    let leases: Vec<&Lease> = leases.into_iter().collect();
+    let ids: BTreeSet<&str> = leases.iter().map(|lease| lease.header.lease.as_str()).collect();
+    let part = |lease: &&&Lease| lease.header.parent.as_deref().is_some_and(|parent| ids.contains(parent));
+    let whole = leases.iter().filter(|lease| !part(lease));
     whole.fold(Holdings::default(), |sum, lease| sum.plus(&lease.holdings()))
 }

@@ -15,8 +15,10 @@ pub enum Event {
     Undone,
     /// The workload is about to run.
     Running,
-    /// How the request was typed.
+    /// What tells the request from others.
     Request(String),
+    /// The end was seen, so many seconds after the boot.
+    Ended(u64),
 }
 
 /// Why a file is no lease.
@@ -65,6 +67,7 @@ pub fn read(text: &str, id: &str, user: u32) -> Result<Lease, Damage> {
             Event::Undone => _ = lease.journal.pop(),
             Event::Running => lease.running = true,
             Event::Request(request) => lease.request = request,
+            Event::Ended(at) => lease.ended = lease.ended.or(Some(at)),
         }
     }
     Ok(lease)

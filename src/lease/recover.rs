@@ -1,16 +1,22 @@
 //! What launches left that are no more: their steps are undone, their leases taken out.
 
+use super::identity::uptime;
 use super::journal::take_back;
+use super::record::Event;
 use super::{Entry, Lease, LedgerError, Life, Locked};
 use crate::assume::Holdings;
+use crate::host::audit::TARGET;
 use crate::step::Undo;
 use nix::unistd::geteuid;
+use std::path::Path;
 
 /// What was found and done.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Leases that live.
     pub live: Vec<Lease>,
+    /// Leases of named launches that are kept for their restart.
+    pub waiting: Vec<Lease>,
     /// Leases that were taken out.
     pub ended: Vec<Lease>,
     /// Leases of dead launches that hold on, because something could not be undone here.
@@ -22,7 +28,7 @@ pub struct Recovered {
 impl Recovered {
     /// What a launch must keep off now.
     pub fn holdings(&self) -> Holdings {
-        super::holdings(self.live.iter().chain(&self.stuck))
+        super::holdings(self.live.iter().chain(&self.waiting).chain(&self.stuck))
     }
 }
 
@@ -42,34 +48,58 @@ pub fn recover(locked: &Locked<'_>) -> Result<Recovered, LedgerError> {
 /// The ledger cannot be read.
 pub fn these(locked: &Locked<'_>, meant: impl Fn(&Entry) -> bool) -> Result<Recovered, LedgerError> {
     let mut recovered = Recovered::default();
+    let now = uptime(Path::new("/"));
     for entry in locked.ledger().entries()?.into_iter().filter(meant) {
-        one(locked, entry, &mut recovered);
+        match entry.lease {
+            Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
+            Ok(lease) if is_kept(locked, &lease, now) => recovered.waiting.push(lease),
+            Ok(lease) => end(locked, lease, &mut recovered),
+            Err(ref damage) => {
+                let said = damaged(locked, &entry, &damage.to_string());
+                recovered.remarks.push(format!("lease {}: {said}", entry.id));
+            }
+        }
     }
     Ok(recovered)
 }
 
-fn one(locked: &Locked<'_>, entry: Entry, recovered: &mut Recovered) {
-    let own = entry.user == geteuid().as_raw();
-    let may = own || geteuid().is_root();
-    let mut tell = |remark: String| recovered.remarks.push(format!("lease {}: {remark}", entry.id));
-    match entry.lease {
-        Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
-        // Of somebody else's lease, nothing is believed that he could not do himself: it just ends.
-        Ok(lease) => match lease.journal.is_empty() || !own || take_back(&lease.journal, &mut tell).is_ok() {
-            true => {
-                if may && let Err(error) = locked.remove(&entry.id) {
-                    tell(format!("cannot be removed: {error}"));
-                }
-                // What root's launch did to the host stands until root puts it right.
-                let holds_on = !may && lease.user == 0 && lease.journal.iter().any(Undo::is_of_the_host);
-                if holds_on { recovered.stuck.push(lease) } else { recovered.ended.push(lease) }
-            }
-            false => recovered.stuck.push(lease),
-        },
-        Err(damage) if may => match locked.set_aside(&entry.id) {
-            Ok(aside) => tell(format!("{damage}: set aside as {}", aside.display())),
-            Err(error) => tell(format!("{damage}, and it cannot be set aside: {error}")),
-        },
-        Err(damage) => tell(format!("{damage}: it is user {}'s, and holds nothing", entry.user)),
+/// Whether a lease is kept for a restart; its end is written down when it is first seen.
+fn is_kept(locked: &Locked<'_>, lease: &Lease, now: u64) -> bool {
+    if !lease.waits(now) || lease.header.owner.boot != super::identity::boot(Path::new("/")) {
+        return false;
+    }
+    lease.ended.is_some() || locked.ledger().note(&lease.header.lease, &Event::Ended(now)).is_ok() || lease.user == 0
+}
+
+/// Undoes what a dead launch did, and takes its lease out.
+pub fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
+    let id = lease.header.lease.clone();
+    let mut tell = |remark: String| recovered.remarks.push(format!("lease {id}: {remark}"));
+    let own = lease.user == geteuid().as_raw();
+    // Of somebody else's lease, nothing is believed that he could not do himself: it just ends.
+    if own && take_back(&lease.journal, &mut tell).is_err() {
+        recovered.stuck.push(lease);
+        return;
+    }
+    if own || geteuid().is_root() {
+        if let Err(error) = locked.remove(&id) {
+            tell(format!("cannot be removed: {error}"));
+        }
+    } else if lease.user == 0 && lease.journal.iter().any(Undo::is_host_wide) {
+        // What root's launch did to the host stands until root puts it right.
+        recovered.stuck.push(lease);
+        return;
+    }
+    tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);
+    recovered.ended.push(lease);
+}
+
+fn damaged(locked: &Locked<'_>, entry: &Entry, damage: &str) -> String {
+    if entry.user != geteuid().as_raw() && !geteuid().is_root() {
+        return format!("{damage}: it is user {}'s, and holds nothing", entry.user);
+    }
+    match locked.set_aside(&entry.id) {
+        Ok(aside) => format!("{damage}: set aside as {}", aside.display()),
+        Err(error) => format!("{damage}, and it cannot be set aside: {error}"),
     }
 }

@@ -146,6 +146,7 @@ fn pci_json(function: &crate::topology::PciFunction) -> Value {
         "driver": function.driver,
         "interfaces": function.interfaces,
         "physical_function": function.physical_function,
+        "sriov": function.sriov.map(|sriov| json!({"total": sriov.total, "made": sriov.made})),
         "above": function.above,
     })
 }

@@ -31,8 +31,10 @@ impl HugepageProvider {
         let place = |(node, lead): (&crate::topology::Node, u32)| {
             let pool = node.pages.iter().find(|pool| pool.size_kib == kib)?;
             let held = situation.holdings.pages.get(&(kib, node.id)).copied().unwrap_or(0);
-            let free = pool.free.unwrap_or(pool.total).saturating_sub(promised).saturating_sub(held);
-            Some((node.id, Place { lead, free: free.min(MOST), total: pool.total.min(MOST) }))
+            let cut = |pages: u64| situation.cut(pages, |inside| inside.pages.get(&(kib, node.id)).copied());
+            // Inside a lease, what it was granted and has not touched yet is free.
+            let free = cut(pool.free.unwrap_or(pool.total).saturating_sub(promised)).saturating_sub(held);
+            Some((node.id, Place { lead, free: free.min(MOST), total: cut(pool.total.min(MOST)) }))
         };
         let places = store::nodes(named, kind, situation).filter_map(place).collect();
         let store = Store { wanted: request.pages(), places };

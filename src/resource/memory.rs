@@ -49,6 +49,7 @@ fn place(node: &Node, lead: u32, situation: &Situation<'_>) -> Place {
     let pages = node.pages.iter().map(|pool| pool.total.saturating_mul(pool.size_kib)).fold(0, u64::saturating_add);
     let reserved = situation.config.reserved.memory.unwrap_or(0);
     let total = allocatable(node.memory_kib / 1024, pages.div_ceil(1024), reserved);
+    let total = situation.cut(total, |inside| inside.memory.get(&node.id).copied());
     let held = situation.holdings.memory.get(&node.id).copied().unwrap_or(0);
     Place { lead, free: total.saturating_sub(held), total }
 }

@@ -38,9 +38,23 @@ pub struct Situation<'a> {
     pub stated: BTreeMap<Bdf, u32>,
     /// Devices that cannot be had, and why.
     pub in_use: &'a BTreeMap<Bdf, String>,
+    /// A lease that is divided, or taken again: nothing outside of it is there.
+    pub inside: Option<&'a Holdings>,
+    /// True where the user allows virtual functions to be made.
+    pub create_vfs: bool,
+    /// Functions on which none are to be made, and why.
+    pub no_vfs: &'a BTreeMap<Bdf, String>,
+    /// What plugins have answered.
+    pub answers: &'a prefer::Answers,
 }
 
 impl Situation<'_> {
+    /// What is left of a node's memory (MiB), or of its pages of a size, inside
+    /// the lease that is divided, if one is.
+    pub fn cut(&self, units: u64, inside: impl Fn(&Holdings) -> Option<u64>) -> u64 {
+        self.inside.map_or(units, |holdings| units.min(inside(holdings).unwrap_or(0)))
+    }
+
     /// The node that the user or the configuration states for a device.
     pub fn stated_node(&self, bdf: Bdf) -> Option<u32> {
         self.stated.get(&bdf).or_else(|| self.config.device_node.get(&bdf)).copied()
@@ -313,6 +327,11 @@ pub struct Grant {
     pub settings: VfSettings,
     /// What the preference changed.
     pub advice: Option<prefer::Advice>,
+    /// What the plugin of their class is to be asked: with the answer, other
+    /// devices may be chosen.
+    pub question: Option<Box<prefer::Question>>,
+    /// What was wrong with its answer.
+    pub warning: Option<String>,
 }
 
 impl Default for Granted {
@@ -330,12 +349,17 @@ pub struct Device {
     pub bdf: Bdf,
     /// PCI vendor id; 0 for one that is only assumed.
     pub vendor: u16,
+    /// For a virtual function that is not there yet: the function that has to make it.
+    pub made_by: Option<Bdf>,
 }
 
-/// By node, then address; what is of unknown locality comes last.
+/// By node, what is there before what has to be made, then by address; what is
+/// of unknown locality comes last.
 impl Ord for Device {
     fn cmp(&self, other: &Device) -> Ordering {
-        let key = |device: &Device| (device.node.is_none(), device.node, device.bdf, device.vendor);
+        let key = |device: &Device| {
+            (device.node.is_none(), device.node, device.made_by.is_some(), device.bdf, device.vendor, device.made_by)
+        };
         key(self).cmp(&key(other))
     }
 }

@@ -1,14 +1,20 @@
 //! Preferred allocation, the last filter after NUMA: how many devices come
-//! from which node stands; which ones they are is chosen here.
+//! from which node stands; which ones they are is chosen here, or by the plugin
+//! of a class, whose answers are advice.
 
 mod nearness;
+mod question;
 mod search;
+mod verdict;
 
 pub use nearness::Nearness;
+pub use question::{Place, Question};
+pub use verdict::{Answers, Cost, Preferred, Verdict};
 
 use super::Device;
 use search::Choice;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What makes a set of devices of one class better than another, besides links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +30,9 @@ pub enum Taste {
     Spread,
 }
 
+/// A locality, and whether devices have to be made there; none: any that is unknown.
+pub type Group = Option<(bool, u32)>;
+
 /// One request's part of the question.
 #[derive(Clone, Debug, Default)]
 pub struct Party {
@@ -31,7 +40,7 @@ pub struct Party {
     pub taste: Taste,
     /// Devices that nobody holds, each with the group that it counts for: only
     /// devices of a group may stand in for each other.
-    pub free: Vec<(Device, Option<u32>)>,
+    pub free: Vec<(Device, Group)>,
     /// Devices that it gets without any preference.
     pub chosen: Vec<Device>,
 }
@@ -42,7 +51,35 @@ pub struct Advice {
     /// What the request would have got.
     pub instead_of: Vec<Device>,
     /// Why the others are better.
-    pub because: &'static str,
+    pub because: Because,
+}
+
+/// Why a preference took other devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// What is built in rates them higher.
+    BuiltIn(&'static str),
+    /// A plugin says so; it may have named the same ones.
+    Plugin(Plugin),
+}
+
+/// What a plugin said for its set of devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The plugin.
+    pub program: PathBuf,
+    /// Its cost for them.
+    pub cost: Cost,
+    /// Its name for what they have in common.
+    pub resource_domain: Option<String>,
+}
+
+impl Plugin {
+    /// Its words: `cost 0 in island 1`.
+    pub fn terms(&self) -> String {
+        let domain = self.resource_domain.iter().map(|domain| format!(" in {domain}"));
+        format!("cost {}{}", self.cost, domain.collect::<String>())
+    }
 }
 
 /// Criteria, the most important first. Sums over a set; more is better.
@@ -136,8 +173,8 @@ fn better(parties: &[Party], nearness: &Nearness, chosen: &[Vec<Device>], settle
     let party = &parties[at];
     let taken =
         |device: &Device| chosen.iter().enumerate().any(|(other, devices)| other != at && devices.contains(device));
-    let available: Vec<&(Device, Option<u32>)> = party.free.iter().filter(|(device, _)| !taken(device)).collect();
-    let mut wanted: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+    let available: Vec<&(Device, Group)> = party.free.iter().filter(|(device, _)| !taken(device)).collect();
+    let mut wanted: BTreeMap<Group, usize> = BTreeMap::new();
     for device in &chosen[at] {
         let group = available.iter().find(|(other, _)| other == device).map(|(_, group)| *group);
         *wanted.entry(group.flatten()).or_default() += 1;
@@ -233,8 +270,9 @@ fn advice(parties: &[Party], nearness: &Nearness, chosen: &[Vec<Device>], at: us
     };
     let (ours, theirs) = (score(&chosen[at]), score(&party.chosen));
     // Another party took what this one had: the change is no preference of its own.
-    (ours > theirs || party.chosen.iter().any(|device| others.iter().any(|(_, taken)| taken.contains(&device))))
-        .then(|| Advice { instead_of: party.chosen.clone(), because: ours.because(&theirs, party.taste) })
+    (ours > theirs || party.chosen.iter().any(|device| others.iter().any(|(_, taken)| taken.contains(&device)))).then(
+        || Advice { instead_of: party.chosen.clone(), because: Because::BuiltIn(ours.because(&theirs, party.taste)) },
+    )
 }
 
 #[cfg(test)]
@@ -277,9 +315,9 @@ mod tests {
         let party = |_| {
             let device = |function: &PciFunction| {
                 let node = Some(u32::from(function.bdf.bus) % 3).filter(|node| *node < 2);
-                (Device { node, bdf: function.bdf, vendor: 0 }, node)
+                (Device { node, bdf: function.bdf, vendor: 0, made_by: None }, node.map(|node| (false, node)))
             };
-            let mut free: Vec<(Device, Option<u32>)> = machine.pci.iter().map(device).collect();
+            let mut free: Vec<(Device, Group)> = machine.pci.iter().map(device).collect();
             free.retain(|_| noise.below(4) > 0);
             free.sort();
             let wanted = noise.below(6) as usize;

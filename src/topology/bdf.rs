@@ -18,6 +18,17 @@ pub struct Bdf {
     pub function: u8,
 }
 
+impl Bdf {
+    /// The function whose routing id (bus, device and function as one number)
+    /// is so much higher; none beyond the last bus.
+    pub fn beyond(self, distance: u32) -> Option<Bdf> {
+        let own = u32::from(self.bus) << 8 | u32::from(self.device) << 3 | u32::from(self.function);
+        let id = u16::try_from(own.checked_add(distance)?).ok()?;
+        let (bus, device) = ((id >> 8) as u8, (id >> 3 & 0x1f) as u8);
+        Some(Bdf { bus, device, function: (id & 7) as u8, ..self })
+    }
+}
+
 /// Why a text is no PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no PCI address: write 3b:00.0 or 0000:3b:00.0")]
@@ -80,6 +91,17 @@ mod tests {
         }
         assert_eq!("10001:80:05.0".parse::<Bdf>().unwrap().domain, 0x10001);
         assert_eq!("5d0505:01:00.0".parse::<Bdf>().unwrap().to_string(), "5d0505:01:00.0");
+    }
+
+    #[test]
+    fn a_routing_id_counts_through_devices_and_buses_and_ends_with_the_last_one() {
+        let beyond = |text: &str, distance| text.parse::<Bdf>().unwrap().beyond(distance).map(|bdf| bdf.to_string());
+        assert_eq!(beyond("0000:21:00.0", 128).unwrap(), "0000:21:10.0");
+        assert_eq!(beyond("10001:21:00.1", 7).unwrap(), "10001:21:01.0");
+        assert_eq!(beyond("0000:21:1f.7", 1).unwrap(), "0000:22:00.0");
+        assert_eq!(beyond("0000:ff:1f.6", 1).unwrap(), "0000:ff:1f.7");
+        assert_eq!(beyond("0000:ff:1f.6", 2), None);
+        assert_eq!(beyond("0000:ff:1f.6", u32::MAX), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub mod mask;
 pub mod caller;
 pub mod cgroup;
 mod check;
-mod child;
+pub mod child;
 pub mod gpu;
 #[cfg(feature = "probe")]
 pub mod hwloc;
@@ -147,12 +147,29 @@ pub struct PciFunction {
     pub interfaces: Vec<String>,
     /// For an SR-IOV virtual function: its physical function.
     pub physical_function: Option<Bdf>,
+    /// For a function that can have virtual functions: how many, and where they appear.
+    pub sriov: Option<Sriov>,
     /// Bridges on the way to it, from its root port down.
     pub above: Vec<Bdf>,
     /// True for a display device that has a render node.
     pub render_node: bool,
     /// True for the display device that the firmware booted on.
     pub boot_vga: bool,
+}
+
+/// What a function says of the virtual functions that it has or may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sriov {
+    /// As many as it can have; 0 where its firmware forbids them.
+    pub total: u16,
+    /// As many as it has now.
+    pub made: u16,
+    /// How far the first one's routing id is from its own; 0 where that is not known beforehand.
+    pub offset: u16,
+    /// How far the others are from each other.
+    pub stride: u16,
+    /// Their PCI device id.
+    pub device: u16,
 }
 
 /// A link between two devices.

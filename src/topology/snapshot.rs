@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub const FILE: &str = "machine.snapshot";
 
 const MAGIC: &[u8; 8] = b"numa-run";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// No machine's snapshot is longer: a file with a hole must not be read into memory.
 const LARGEST: u64 = 64 << 20;

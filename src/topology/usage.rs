@@ -1,8 +1,11 @@
 //! Which PCI functions the host itself uses, as far as files tell. It moves
 //! all the time, so that it is read anew whenever devices are asked for.
 
+mod making;
 mod network;
 mod storage;
+
+pub use making::barred;
 
 use super::{Bdf, Machine, PciFunction};
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,11 +101,12 @@ impl Files {
         fs::read_link(self.root.join(path)).ok()
     }
 
-    /// Where a function is that left the bus, its vendor reads as ones.
+    /// Where a function is that left the bus, all reads as ones. Vendor and
+    /// device of a virtual function always do; its class does not.
     fn starts_with_ones(&self, path: &str) -> bool {
-        let mut start = [0; 4];
+        let mut start = [0; 16];
         let read = self.open(path).is_some_and(|mut file| file.read_exact(&mut start).is_ok());
-        read && start == [0xff; 4]
+        read && start == [0xff; 16]
     }
 }
 
@@ -130,15 +134,19 @@ mod tests {
     #[test]
     fn a_function_that_answers_with_ones_is_dead_and_a_sleeping_one_is_not_woken() {
         let root = tempfile::tempdir().unwrap();
-        let machine =
-            Machine { pci: ["10:00.0", "11:00.0", "12:00.0", "13:00.0"].map(function).into(), ..Machine::default() };
+        let machine = Machine {
+            pci: ["10:00.0", "10:10.0", "11:00.0", "12:00.0", "13:00.0"].map(function).into(),
+            ..Machine::default()
+        };
         let config = |bdf: &str, bytes: &[u8], status: &str| {
             let folder = root.path().join("sys/bus/pci/devices").join(bdf);
             fs::create_dir_all(folder.join("power")).unwrap();
             fs::write(folder.join("config"), bytes).unwrap();
             fs::write(folder.join("power/runtime_status"), status).unwrap();
         };
-        config("0000:10:00.0", &[0xde, 0x10, 0xb0, 0x20, 0], "active\n");
+        config("0000:10:00.0", &[0xde, 0x10, 0xb0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "active\n");
+        // A virtual function.
+        config("0000:10:10.0", &[0xff, 0xff, 0xff, 0xff, 0, 0, 0x10, 0, 1, 0, 0, 2, 0, 0, 0, 0], "active\n");
         config("0000:11:00.0", &[0xff; 64], "active\n");
         config("0000:12:00.0", &[0xff; 64], "suspended\n");
         let wanted: Vec<&PciFunction> = machine.pci.iter().collect();

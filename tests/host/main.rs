@@ -6,8 +6,10 @@
 mod dry_run;
 mod exit_codes;
 mod inherited;
+mod leases;
 mod placed;
 mod refused;
+mod rights;
 mod told;
 mod topologies;
 

@@ -2,12 +2,14 @@
 
 use super::choose::{Candidate, DeviceState};
 use super::class::{Class, FUNCTION, option};
+use super::creation;
 use crate::assume::{AssumedDevice, State};
 use crate::request::DeviceRequest;
 use crate::resource::prefer::Taste;
 use crate::resource::{Device, Shortage, Situation, per_node_text};
 use crate::topology::{Bdf, PciFunction};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Devices that are named one by one in a refusal.
 const NAMED: usize = 4;
@@ -21,10 +23,14 @@ pub struct Demand {
     pub label: String,
     /// Which of its devices go well together.
     pub taste: Taste,
+    /// The program that is asked which of them to take.
+    pub plugin: Option<PathBuf>,
     /// Devices that would serve it, ordered by node, then address.
     pub candidates: Vec<Candidate<Device>>,
     /// Devices that would serve it but for what they are used for.
     pub left_out: BTreeMap<Bdf, String>,
+    /// Virtual functions that would serve it if they might be made.
+    pub with_permission: u64,
 }
 
 impl Demand {
@@ -45,14 +51,19 @@ impl Demand {
                 found.assumed(device, &function);
             }
         }
+        let outlook = creation::outlook(&class, situation, alike);
+        outlook.functions.iter().for_each(|function| found.possible(function));
+        found.left_out.extend(outlook.barred);
         let mut candidates: Vec<_> = found.candidates.into_values().collect();
         candidates.sort_by(|a, b| a.device.cmp(&b.device));
         Demand {
             request: request.clone(),
             label: request.label(),
             taste: class.taste(),
+            plugin: class.plugin().map(Path::to_owned),
             candidates,
             left_out: found.left_out,
+            with_permission: outlook.with_permission,
         }
     }
 
@@ -92,7 +103,11 @@ impl Demand {
             (0, false) => format!("no {class}{like} can be had"),
             (total, _) => format!("{} free of {total}{like}{}", self.free().count(), per_node_text(&places)),
         };
-        found + &self.besides()
+        let more = match self.with_permission {
+            0 => String::new(),
+            count => format!(", and {count} could be made with --create-vfs"),
+        };
+        found + &self.besides() + &more
     }
 
     fn besides(&self) -> String {
@@ -140,19 +155,30 @@ impl Found<'_> {
             Some(reason) => drop(self.left_out.insert(function.bdf, reason)),
             None => {
                 let node = self.situation.stated_node(function.bdf).or(function.node);
-                let device = Device { node, bdf: function.bdf, vendor: function.vendor };
+                let device = Device { node, bdf: function.bdf, vendor: function.vendor, made_by: None };
                 self.candidate(device, self.held(function));
             }
+        }
+    }
+
+    /// It is where its physical function is.
+    fn possible(&mut self, function: &PciFunction) {
+        let stated = |bdf| self.situation.stated_node(bdf);
+        let node = stated(function.bdf).or_else(|| stated(function.physical_function?)).or(function.node);
+        let covered = self.situation.config.protect.iter().any(|it| it.covers(function, self.situation.machine));
+        if !covered {
+            let made_by = function.physical_function;
+            self.candidate(Device { node, bdf: function.bdf, vendor: function.vendor, made_by }, false);
         }
     }
 
     fn assumed(&mut self, device: &AssumedDevice, function: &PciFunction) {
         let known = device.node.filter(|&node| self.situation.machine.node(node).is_some());
         let node = self.situation.stated_node(device.pci).or(known);
-        let found = Device { node, bdf: device.pci, vendor: function.vendor };
+        let found = Device { node, bdf: device.pci, vendor: function.vendor, made_by: None };
         match device.state {
             State::Used => drop(self.left_out.insert(device.pci, "is assumed to be in use".to_owned())),
-            state => self.candidate(found, state == State::Held),
+            state => self.candidate(found, state == State::Held || self.held(function)),
         }
     }
 
@@ -169,6 +195,9 @@ impl Found<'_> {
 
     fn candidate(&mut self, device: Device, held: bool) {
         // A node that does not exist is none.
+        if self.situation.inside.is_some_and(|inside| !inside.devices.contains(&device.bdf)) {
+            return;
+        }
         let node = device.node.filter(|&node| self.situation.machine.node(node).is_some());
         let device = Device { node, ..device };
         let lead = device.node.and_then(|node| self.situation.machine.locality(node));

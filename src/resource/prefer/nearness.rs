@@ -30,6 +30,13 @@ impl Nearness {
         }
     }
 
+    /// Adds a virtual function that is not there yet: it would be where its physical function is.
+    pub fn add(&mut self, bdf: Bdf, parent: Bdf, machine: &Machine) {
+        self.parents.insert(bdf, parent);
+        let above = machine.pci(parent).map(|parent| parent.above.clone()).filter(|above| !above.is_empty());
+        self.above.extend(above.map(|above| (bdf, above)));
+    }
+
     /// True when no devices are linked.
     pub fn is_bare(&self) -> bool {
         self.links.is_empty()

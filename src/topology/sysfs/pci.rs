@@ -2,7 +2,7 @@
 
 use super::locality::Localities;
 use super::{Tree, locality::Locality};
-use crate::topology::{Bdf, Machine, PciFunction};
+use crate::topology::{Bdf, Machine, PciFunction, Sriov};
 use std::fs;
 use std::path::Path;
 
@@ -15,6 +15,7 @@ pub fn refresh_function(function: &mut PciFunction, root: &Path) {
     let folder = format!("{DEVICES}/{}", function.bdf);
     function.driver = driver(&tree, &folder);
     function.interfaces = interfaces(&tree, &folder);
+    function.sriov = sriov(&tree, &folder);
     function.render_node = render_node(&tree, &folder);
 }
 
@@ -49,6 +50,7 @@ fn function(tree: &mut Tree, name: &str, bdf: Bdf, places: &mut Localities) -> O
         driver: driver(tree, &folder),
         interfaces: interfaces(tree, &folder),
         physical_function: link(tree, &folder, "physfn").and_then(|name| name.parse().ok()),
+        sriov: sriov(tree, &folder),
         above,
         render_node: render_node(tree, &folder),
         boot_vga: tree.number::<u8>(format!("{folder}/boot_vga")) == Some(1),
@@ -92,6 +94,18 @@ fn interfaces(tree: &Tree, folder: &str) -> Vec<String> {
     below.for_each(|device| names.extend(tree.names(format!("{folder}/{device}/net"))));
     names.sort_unstable();
     names
+}
+
+/// Only functions with the capability have these files.
+fn sriov(tree: &Tree, folder: &str) -> Option<Sriov> {
+    let number = |name: &str| tree.number(format!("{folder}/sriov_{name}"));
+    Some(Sriov {
+        total: number("totalvfs")?,
+        made: number("numvfs").unwrap_or(0),
+        offset: number("offset").unwrap_or(0),
+        stride: number("stride").unwrap_or(0),
+        device: hex(tree, folder, "sriov_vf_device").unwrap_or(0) as u16,
+    })
 }
 
 fn render_node(tree: &Tree, folder: &str) -> bool {

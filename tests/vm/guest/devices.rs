@@ -1,8 +1,10 @@
 //! CPUs and memory go where the device is.
 
 use crate::landing::{launch, refused, run, workload};
-use crate::sys::{IGB, attribute, functions};
+use crate::sys::{Changed, IGB, attribute, functions};
+use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 /// The display device of node 3 is no GPU by itself: QEMU's vendor, class 0380.
 const BOCHS: &str = "0x1234:0x1111";
@@ -87,4 +89,51 @@ fn two_cpus_and_a_gpu_land_on_the_gpus_node() {
     // Without the configuration the machine has no such GPU, so it was the configuration that chose.
     let bare = run(&line.replace("--gpu 1", "--gpu 2"));
     assert_eq!(bare.status.code(), Some(125));
+}
+
+/// The plan of a line, and what has to be made for it.
+fn to_be_made(options: &str) -> Vec<Value> {
+    let output = run(&format!("numa-run plan --json {options}"));
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(plan["admitted"], true, "{plan}");
+    plan["create_vfs"].as_array().unwrap().clone()
+}
+
+/// Makes as many as the plan says, and compares the addresses.
+fn made_where(planned: &Value, parent: &str) {
+    assert_eq!(planned["physical_function"], parent);
+    assert_eq!(planned["node"].to_string(), attribute(parent, "numa_node"));
+    let folder = format!("/sys/bus/pci/devices/{parent}");
+    let (probe, number) = (format!("{folder}/sriov_drivers_autoprobe"), format!("{folder}/sriov_numvfs"));
+    let _probe = Changed::to(&probe, "0");
+    let _number = Changed::to(&number, &planned["count"].to_string());
+    let addresses = planned["virtual_functions"].as_array().unwrap();
+    for (index, planned) in addresses.iter().enumerate() {
+        let made = fs::read_link(Path::new(&folder).join(format!("virtfn{index}"))).unwrap();
+        assert_eq!(made.file_name().unwrap().to_str(), planned.as_str());
+    }
+    assert!(!Path::new(&folder).join(format!("virtfn{}", addresses.len())).exists());
+    // Those that are there are no longer to be made.
+    assert_eq!(to_be_made(&format!("--device all={} --config /tmp/vfs.toml", addresses.len())), Vec::<Value>::new());
+}
+
+#[test]
+fn virtual_functions_appear_where_the_plan_says() {
+    let on_0 = &on_node(IGB, 0)[0];
+    let planned = to_be_made("--vf 7 --create-vfs --cpus 2 --cpu-nodes 0 --policy single-numa-node");
+    let disks: Vec<String> = fs::read_dir("/sys/bus/pci/drivers/nvme")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+        .filter(|name| Path::new(&format!("/sys/bus/pci/devices/{name}/sriov_totalvfs")).exists())
+        .collect();
+    let config = |bdf: &str| {
+        let text = format!("[class.all]\nmatch = [{{ pf = \"{bdf}\" }}]\ncreate = 2\n");
+        fs::write("/tmp/vfs.toml", text).unwrap();
+    };
+    config(on_0);
+    made_where(&planned[0], on_0);
+    assert_eq!((planned.len(), planned[0]["count"].as_u64()), (1, Some(7)));
+    config(&disks[0]);
+    made_where(&to_be_made("--device all=1 --config /tmp/vfs.toml")[0], &disks[0]);
+    fs::remove_file("/tmp/vfs.toml").unwrap();
 }

@@ -1,0 +1,66 @@
+//! Taking a launch back with rights that it has given up by then.
+//!
+//! Whether exec works is known only when the process is another user already,
+//! who may not undo anything. So a process that stays what it was stands by
+//! until exec, outside of the launch's cgroup.
+
+use crate::host::syscall::{self, Fork};
+use crate::lease::ledger::Written;
+use crate::report;
+use nix::sys::wait::waitpid;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// The process that stands by. It ends with the launch, at exec at the latest.
+#[derive(Debug)]
+pub struct Standby(UnixStream);
+
+impl Standby {
+    /// Starts it, and comes back when it holds nothing of the launch's any more.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(lease: Written) -> io::Result<Standby> {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        if let Fork::Parent(child) = syscall::fork()? {
+            drop(theirs);
+            // Where the caller ignores SIGCHLD there is nothing to wait for.
+            let _ = waitpid(child, None);
+            return ours.read_exact(&mut [0]).map(|()| Standby(ours));
+        }
+        // As the child of a child that is gone, it is never one of the workload's.
+        match syscall::fork() {
+            Ok(Fork::Child) => stand_by(theirs, &lease),
+            Ok(Fork::Parent(_)) | Err(_) => syscall::end(0),
+        }
+    }
+
+    /// Has the launch taken back, and waits for that.
+    pub fn take_back(mut self) {
+        // Where nobody answers any more, the next launch puts it right.
+        let _ = self.0.write_all(&[0]).and_then(|()| self.0.read_exact(&mut [0]));
+    }
+}
+
+fn stand_by(mut launch: UnixStream, lease: &Written) -> ! {
+    let mut byte = [0];
+    // The lease lives as long as somebody has its lock: nobody must wait for this process.
+    close_all_but(launch.as_raw_fd());
+    let told = launch.write_all(&byte).and_then(|()| launch.read_exact(&mut byte));
+    if told.is_ok() {
+        lease.take_back(&mut |remark| report::say(format!("numa-run: {remark}\n")));
+        let _ = launch.write_all(&byte);
+    }
+    syscall::end(0)
+}
+
+/// Closes everything but what can be talked through.
+fn close_all_but(kept: RawFd) {
+    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    for number in numbers.filter(|&number| number > 2 && number != kept).collect::<Vec<_>>() {
+        // The folder's own is gone by then.
+        let _ = nix::unistd::close(number);
+    }
+}
