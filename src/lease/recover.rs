@@ -11,6 +11,7 @@ use crate::assume::Holdings;
 use crate::fault;
 use crate::host::audit::TARGET;
 use crate::host::undo::undo;
+use crate::step::Undo;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -245,7 +246,7 @@ fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
             tell(format!("cannot be removed: {error}"));
         }
         tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);
-    } else if lease.user == 0 && !lease.journal.is_empty() {
+    } else if lease.user == 0 && lease.journal.iter().any(Undo::is_host_wide) {
         // What root's launch did to the host stands until root puts it right.
         recovered.stuck.push(lease);
         return;

@@ -19,7 +19,7 @@ fn numa_run(folder: &Path) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"NUMA_RUN_")) {
         command.env_remove(name);
     }
-    command.env("NUMA_RUN_RUN_DIR", folder.join("run"));
+    command.env("NUMA_RUN_RUN_DIR", folder.join("run")).env("NUMA_RUN_CGROUP", "never");
     command
 }
 
