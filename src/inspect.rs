@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
     let request = arguments.request.request()?;
     let mut observed = observe::observe(&request, &arguments.source)?;
-    observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
+    observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
     let mut plan = consult::plan(&request, &mut observed)?;
     let facts = observed.facts();
     plan.remarks.extend(links_unknown(&request, &facts));

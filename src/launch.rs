@@ -1,42 +1,55 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod signals;
 mod standby;
+mod supervise;
 mod transaction;
 
 use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
 use crate::host::audit::TARGET;
-use crate::lease::{self, Header, Held, Identity};
-use crate::observe::{self, Observed};
+use crate::lease::ledger::Reach;
+use crate::lease::{self, Header, Held, Identity, Ledger};
+use crate::observe::{self, Observed, RUN_DIR};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
 use crate::rights::Rights;
 use crate::step::{self, Change, Exec, Step};
 use crate::topology::gpu;
-use crate::{consult, host, report};
+use crate::{consult, fault, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+use transaction::{Aftermath, Manner};
 
 /// Starts the command in place of this process. Comes back only when nothing
-/// was to be started (`--dry-run`).
+/// was to be started (`--dry-run`), or with the command's status where this
+/// process was to stay (`--supervise`).
 ///
 /// # Errors
 /// Nothing was started. The exit code of it is [`exit_code`].
-pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
+pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<u8> {
+    if !arguments.lease.supervise || arguments.dry_run {
+        return line(arguments, Aftermath::Guardian).map(|()| 0);
+    }
+    let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    supervise::supervise(&ledger, || line(arguments, Aftermath::Supervisor))
+}
+
+fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
     let rights = arguments.rights.rights()?;
     check(arguments)?;
     applicable(&request)?;
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
-        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
+        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
         let plan = consult::plan(&request, &mut observed)?;
         let plan = told(arguments, &request, &observed, plan)?;
         let lease = lease::ledger::new_id(Path::new("/"));
@@ -45,18 +58,38 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
     let place = match request.holds() || arguments.lease.name.is_some() {
-        true => placing::place(arguments, &request, &mut observed, &ledger)?,
+        true => {
+            if !arguments.source.quiet {
+                limits(&request, &ledger).iter().for_each(|limit| report::say(format!("numa-run: {limit}\n")));
+            }
+            placing::place(arguments, &request, &mut observed, &ledger)?
+        }
         false => Place::unheld(consult::plan(&request, &mut observed)?),
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
     let header = header(arguments, &place, &steps, lease);
-    match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
+    let audit = arguments.lease.audit.clone().unwrap_or_default();
+    let manner = Manner { aftermath, audit, quiet: arguments.source.quiet };
+    match transaction::run(&steps, place, header, &identified(&request), manner)? {}
 }
 
-/// How long a launch waits for another one that is being made.
-pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
+/// From whom what this launch gets is not kept.
+fn limits(request: &Request, ledger: &Ledger) -> Vec<String> {
+    let user = nix::unistd::geteuid();
+    let mut limits = Vec::new();
+    if ledger.reach() == Reach::Own {
+        limits.push(format!(
+            "only launches of user {user} keep off this one, and it off theirs: there is no {RUN_DIR} for all users \
+             (the first launch by root makes it)"
+        ));
+    }
+    if !request.devices.is_empty() && !user.is_root() {
+        limits.push("others may get the same devices: only launches by root keep theirs".into());
+    }
+    limits
+}
 
 /// The plan, if it is one to go by; what there is to be said of it is said.
 fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Plan) -> anyhow::Result<Plan> {
@@ -187,7 +220,8 @@ fn steps(
     let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
     set.extend(rights.variables());
     let unset = rights.unset();
-    Ok(step::steps(plan, lease, rights, Exec { command, set, unset }))
+    let tried = fault::changes().into_iter().map(Step::Host);
+    Ok(tried.chain(step::steps(plan, lease, rights, Exec { command, set, unset })).collect())
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

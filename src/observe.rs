@@ -4,7 +4,8 @@ use crate::assume::{Assume, Holdings};
 use crate::cli::SourceArgs;
 use crate::config::{self, Config, VendorDevice};
 use crate::host;
-use crate::lease::{self, Ledger, LedgerError, Life};
+use crate::lease::belief::{self, Moment};
+use crate::lease::{self, Ledger, LedgerError};
 use crate::plan::{Facts, Surroundings};
 use crate::request::{Cgroup, Request};
 use crate::resource::pci::{self, creation};
@@ -16,6 +17,7 @@ use crate::topology::usage::InUse;
 use crate::topology::{Bdf, Machine, NodeMask, PciFunction, TopologySource, caller, probe, sysfs, usage};
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Everything that a plan depends on, read.
@@ -96,13 +98,14 @@ pub fn ledger(run_dir: Option<&Path>) -> Ledger {
 ///
 /// # Errors
 /// The ledger is there and cannot be read.
-pub fn held(source: &SourceArgs) -> Result<Holdings, LedgerError> {
+pub fn held(source: &SourceArgs, machine: &Machine) -> Result<Holdings, LedgerError> {
     if source.topology.is_some() {
         return Ok(Holdings::default());
     }
     let entries = ledger(source.run_dir.as_deref()).entries()?;
-    let live = entries.iter().filter(|entry| entry.life == Life::Alive).filter_map(|entry| entry.lease.as_ref().ok());
-    Ok(lease::holdings(live))
+    let moment = Moment::now(Path::new("/"));
+    let held = entries.iter().filter(|entry| moment.counts(entry)).filter_map(|entry| entry.lease.as_ref().ok());
+    Ok(lease::holdings(held.filter(|lease| belief::is_possible(lease, machine))))
 }
 
 /// The machine that is named, else this one.
@@ -165,8 +168,12 @@ fn own_run_dir() -> PathBuf {
     if user.is_root() {
         return RUN_DIR.into();
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    runtime.map_or_else(|| format!("/tmp/numa-run-{user}").into(), |folder| folder.join("numa-run"))
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    // Where a session is started without the variable, or with another user's, it is the same ledger.
+    let runtime = named.into_iter().chain([format!("/run/user/{user}").into()]);
+    let is_his = |folder: &PathBuf| std::fs::metadata(folder).is_ok_and(|about| about.uid() == user.as_raw());
+    let folder = runtime.into_iter().find(is_his).map(|folder| folder.join("numa-run"));
+    folder.unwrap_or_else(|| format!("/tmp/numa-run-{user}").into())
 }
 
 /// A class of the configuration that holds nothing is a mistake, and so is one

@@ -15,6 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One change. All but the first kind set what is the process's own and survives exec.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,17 @@ pub enum Step {
 pub enum Change {
     /// A cgroup of the lease's own, with this process in it.
     Group(Group),
+    /// A value in a file of the kernel's, which gets its old one back.
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// What it shall hold.
+        value: String,
+    },
 }
+
+/// How long the kernel may take for one change to a device or to pages.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// What undoes a change to the host. It is written down before the change is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,12 +90,22 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// True where others on this host feel the change as long as it stands. What
+    /// True where others on this host feel the change as long as it stands: it
+    /// is undone as soon as the workload has ended, not by the next launch. What
     /// concerns the workload alone holds nothing any more once that is gone.
     pub fn is_host_wide(&self) -> bool {
         match self {
             Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => false,
             Undo::Restore { .. } => true,
+        }
+    }
+
+    /// How long it may take where it may block in the kernel: it is done by a
+    /// child and never under the ledger's lock. None for what does not block.
+    pub fn limit(&self) -> Option<Duration> {
+        match self {
+            Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => None,
+            Undo::Restore { .. } => Some(LIMIT),
         }
     }
 }
@@ -154,7 +175,7 @@ impl Step {
     /// A line for a shell that does the same, as far as common tools can.
     pub fn shell(&self) -> String {
         match self {
-            Step::Host(Change::Group(group)) => group.shell(),
+            Step::Host(change) => change.shell(),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
             Step::Rights(rights) => rights.shell(),
@@ -191,6 +212,26 @@ fn memory_line(mode: MemPolicy, nodes: &NodeMask) -> String {
         MemPolicy::WeightedInterleave => format!("numactl --weighted-interleave={nodes} --"),
         MemPolicy::Local => "numactl --localalloc --".to_owned(),
         MemPolicy::Default => "numactl --all --".to_owned(),
+    }
+}
+
+impl Change {
+    /// As [`Undo::limit`] of what undoes it.
+    pub fn limit(&self) -> Option<Duration> {
+        match self {
+            Change::Group(_) => None,
+            Change::Write { .. } => Some(LIMIT),
+        }
+    }
+
+    /// A line for a shell that does the same.
+    pub fn shell(&self) -> String {
+        match self {
+            Change::Group(group) => group.shell(),
+            Change::Write { file, value } => {
+                format!("echo {} > {}", quoted(OsStr::new(value)), quoted(file.as_os_str()))
+            }
+        }
     }
 }
 

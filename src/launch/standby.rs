@@ -4,12 +4,13 @@
 //! who may not undo anything. So a process that stays what it was stands by
 //! until exec, outside of the launch's cgroup.
 
+use crate::fault;
 use crate::host::syscall::{self, Fork};
 use crate::lease::ledger::Written;
 use crate::report;
 use nix::sys::wait::waitpid;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 /// The process that stands by. It ends with the launch, at exec at the latest.
@@ -46,21 +47,12 @@ impl Standby {
 fn stand_by(mut launch: UnixStream, lease: &Written) -> ! {
     let mut byte = [0];
     // The lease lives as long as somebody has its lock: nobody must wait for this process.
-    close_all_but(launch.as_raw_fd());
+    syscall::close_all_but(&[launch.as_raw_fd()]);
+    fault::role("standby");
     let told = launch.write_all(&byte).and_then(|()| launch.read_exact(&mut byte));
     if told.is_ok() {
         lease.take_back(&mut |remark| report::say(format!("numa-run: {remark}\n")));
         let _ = launch.write_all(&byte);
     }
     syscall::end(0)
-}
-
-/// Closes everything but what can be talked through.
-fn close_all_but(kept: RawFd) {
-    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
-    for number in numbers.filter(|&number| number > 2 && number != kept).collect::<Vec<_>>() {
-        // The folder's own is gone by then.
-        let _ = nix::unistd::close(number);
-    }
 }

@@ -3,24 +3,26 @@
 //! `lock` belongs to who owns the folder and anybody may lock it; `leases` is
 //! a folder like /tmp, where everybody makes files and removes only his own.
 
-use super::journal::take_back;
+use super::belief::Budget;
+use super::folder::{self, whatever_the_umask};
+use super::holder::holder;
+use super::journal::{take_back, undone};
 use super::life::{self, Life, Signs};
+use super::log::Log;
 use super::record::{self, Damage};
 use super::{Header, Held, Lease, identity};
 use crate::fault;
+use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// No lease is longer.
-const LARGEST: u64 = 1 << 20;
 
 /// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +81,8 @@ pub struct Ledger {
 pub struct Entry {
     /// Its lease, or why there is none in it.
     pub lease: Result<Lease, Damage>,
+    /// Why its file is not believed, where the lease is what its cgroup still tells.
+    pub damage: Option<Damage>,
     /// What the file is called.
     pub id: String,
     /// Whose file it is.
@@ -90,7 +94,7 @@ pub struct Entry {
 impl Ledger {
     /// The ledger in this folder, else the host's, else the user's own.
     pub fn find(named: Option<&Path>, own: &Path) -> Ledger {
-        let usable = geteuid().is_root() || leases_are_open(Path::new(RUN_DIR));
+        let usable = geteuid().is_root() || folder::is_open(Path::new(RUN_DIR));
         let (folder, reach) = match named {
             Some(folder) => (folder, Reach::Named),
             None if usable => (Path::new(RUN_DIR), Reach::Host),
@@ -111,7 +115,7 @@ impl Ledger {
 
     /// The folder of the leases' files.
     pub fn leases(&self) -> PathBuf {
-        self.folder.join("leases")
+        self.folder.join(folder::LEASES)
     }
 
     /// A file of a lease.
@@ -124,10 +128,9 @@ impl Ledger {
     /// # Errors
     /// It cannot be made, is not safe from others, or somebody has had its lock for this long.
     pub fn lock(&self, limit: Duration) -> Result<Locked<'_>, LedgerError> {
-        self.make()?;
-        let path = self.folder.join("lock");
-        let file = lock_file(&path).map_err(|source| LedgerError::File { path: path.clone(), source })?;
-        let lock = patiently(file, &path, limit)?;
+        folder::make(&self.folder)?;
+        let file = folder::lock(&self.folder)?;
+        let lock = patiently(file, &self.folder, limit)?;
         fault::point("ledger.locked");
         Ok(Locked { ledger: self, _lock: lock })
     }
@@ -146,25 +149,43 @@ impl Ledger {
         };
         let signs = Signs::read(&self.root);
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
-        let ids = names.filter_map(|name| name.strip_suffix(".lease").map(str::to_owned));
-        let mut entries: Vec<Entry> = ids.filter_map(|id| self.entry(&signs, id)).collect();
+        let ids =
+            names.filter_map(|name| name.strip_suffix(".lease").filter(|id| record::is_id(id)).map(str::to_owned));
+        let mut budget = Budget::default();
+        let mut entries: Vec<Entry> = ids.filter_map(|id| self.entry(&signs, &mut budget, id)).collect();
         entries.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(entries)
     }
 
-    /// None for what is no file, or is gone.
-    fn entry(&self, signs: &Signs, id: String) -> Option<Entry> {
-        let (text, user) = text(&self.file(&id, "lease")).ok()??;
-        let lease = record::read(&text, &id, user);
-        let life = lease.as_ref().map_or(Life::Dead, |lease| signs.life(lease, &self.file(&id, "lock")));
-        Some(Entry { lease, id, user, life })
+    /// One of them; none where it is gone.
+    pub fn look_up(&self, id: &str) -> Option<Entry> {
+        self.entry(&Signs::read(&self.root), &mut Budget::default(), id.to_owned())
+    }
+
+    /// None for what is gone.
+    fn entry(&self, signs: &Signs, budget: &mut Budget, id: String) -> Option<Entry> {
+        let (text, user) = text(&self.file(&id, "lease"), budget)?;
+        let read = text.and_then(|text| record::read(&text, &id, user));
+        let (lease, damage) = match read {
+            Ok(lease) => (Ok(lease), None),
+            Err(damage) => match signs.rebuilt(&id, user) {
+                Some(lease) => (Ok(lease), Some(damage)),
+                None => (Err(damage), None),
+            },
+        };
+        let life = match &lease {
+            Ok(_) if damage.is_some() => Life::Alive,
+            Ok(lease) => signs.life(lease, &self.file(&id, "lock")),
+            Err(_) => Life::Dead,
+        };
+        Some(Entry { lease, damage, id, user, life })
     }
 
     /// The folder of those who wait.
     pub(super) fn queue(&self) -> Result<PathBuf, LedgerError> {
-        self.make()?;
-        let path = self.folder.join("queue");
-        folder(&path, inner_mode())?;
+        folder::make(&self.folder)?;
+        let path = self.folder.join(folder::QUEUE);
+        folder::shared(&path)?;
         Ok(path)
     }
 
@@ -173,78 +194,7 @@ impl Ledger {
     /// # Errors
     /// It could not be written.
     pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut log = options.append(true).custom_flags(libc::O_NOFOLLOW).open(self.file(id, "lease"))?;
-        log.write_all(record::line(event)?.as_bytes())?;
-        log.sync_data()
-    }
-
-    fn make(&self) -> Result<(), LedgerError> {
-        folder(&self.folder, if geteuid().is_root() { 0o755 } else { 0o700 })?;
-        folder(&self.leases(), inner_mode())
-    }
-}
-
-/// In root's ledger everybody keeps his own files.
-fn inner_mode() -> u32 {
-    if geteuid().is_root() { 0o1777 } else { 0o700 }
-}
-
-/// True when this folder is one that every user may put leases into.
-fn leases_are_open(folder: &Path) -> bool {
-    let about = |path: &Path| fs::symlink_metadata(path).ok().filter(|about| about.is_dir() && about.uid() == 0);
-    let shared = |about: fs::Metadata| about.mode() & 0o1777 == 0o1777;
-    about(folder).is_some_and(|about| about.mode() & 0o022 == 0) && about(&folder.join("leases")).is_some_and(shared)
-}
-
-/// Makes a folder, or checks that nobody but root and this user can have changed it.
-fn folder(path: &Path, mode: u32) -> Result<(), LedgerError> {
-    let failed = |source| LedgerError::File { path: path.to_owned(), source };
-    match whatever_the_umask(|| DirBuilder::new().mode(mode).create(path)) {
-        Ok(()) => {
-            fault::point("ledger.folder-made");
-            return Ok(());
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) if error.raw_os_error() == Some(libc::EROFS) && path.is_dir() => {}
-        Err(error) => return Err(failed(error)),
-    }
-    let about = fs::symlink_metadata(path).map_err(failed)?;
-    if !about.is_dir() {
-        return Err(failed(io::Error::from_raw_os_error(libc::ENOTDIR)));
-    }
-    let ours = about.uid() == 0 || about.uid() == geteuid().as_raw();
-    let closed = about.mode() & 0o022 == 0 || about.mode() & 0o1000 != 0;
-    match ours && closed {
-        true => Ok(()),
-        false => Err(LedgerError::Foreign { path: path.to_owned(), user: about.uid(), mode: about.mode() & 0o7777 }),
-    }
-}
-
-/// Makes something with the very mode that it shall have: changed afterwards, it
-/// would stay half made where this process is ended in between.
-fn whatever_the_umask<T>(make: impl FnOnce() -> T) -> T {
-    let before = umask(Mode::empty());
-    let made = make();
-    umask(before);
-    made
-}
-
-/// Locking needs no right to write: an ordinary user opens root's file for reading.
-fn lock_file(path: &Path) -> io::Result<File> {
-    let open = |options: &mut OpenOptions| options.read(true).custom_flags(libc::O_NOFOLLOW).open(path);
-    match open(&mut OpenOptions::new()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        other => return other,
-    }
-    match whatever_the_umask(|| open(OpenOptions::new().write(true).create_new(true).mode(0o644))) {
-        Ok(file) => {
-            fault::point("ledger.lock-made");
-            Ok(file)
-        }
-        // Somebody was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(&mut OpenOptions::new()),
-        Err(error) => Err(error),
+        Log::open(&self.file(id, "lease"))?.note(event)
     }
 }
 
@@ -261,7 +211,8 @@ fn patiently(mut file: File, path: &Path, limit: Duration) -> Result<Flock<File>
             return Err(LedgerError::File { path: path.to_owned(), source: errno.into() });
         }
         if begun.elapsed() >= limit {
-            let holder = holder(&file).unwrap_or_else(|| "a process that cannot be seen from here".into());
+            let holder =
+                holder(Path::new("/"), &file).unwrap_or_else(|| "a process that cannot be seen from here".into());
             return Err(LedgerError::Locked { path: path.to_owned(), waited: limit, holder });
         }
         std::thread::sleep(pause);
@@ -269,28 +220,25 @@ fn patiently(mut file: File, path: &Path, limit: Duration) -> Result<Flock<File>
     }
 }
 
-/// `process 4711 (numa-run)`.
-fn holder(file: &File) -> Option<String> {
-    let inode = file.metadata().ok()?.ino().to_string();
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let fields = locks.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    let mut holders = fields.filter(|fields| fields.get(1) == Some(&"FLOCK"));
-    let held = holders.find(|fields| fields.get(5).is_some_and(|place| place.ends_with(&format!(":{inode}"))))?;
-    let pid = held.get(4)?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_else(|_| "gone".into());
-    Some(format!("process {pid} ({})", name.trim()))
-}
-
-/// A regular file's text and owner; none for anything else that has its name.
-fn text(path: &Path) -> io::Result<Option<(String, u32)>> {
-    let file = life::open(path)?;
-    let about = file.metadata()?;
+/// A file's text, or why there is none, and its owner; nothing where it is gone.
+fn text(path: &Path, budget: &mut Budget) -> Option<(Result<String, Damage>, u32)> {
+    let unreadable = |error: io::Error| Damage::Unreadable(error.to_string());
+    let file = match life::open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            let about = fs::symlink_metadata(path).ok()?;
+            return Some((Err(if about.is_file() { unreadable(error) } else { Damage::Kind }), about.uid()));
+        }
+    };
+    let about = file.metadata().ok()?;
+    let user = about.uid();
     if !about.is_file() {
-        return Ok(None);
+        return Some((Err(Damage::Kind), user));
     }
-    let mut bytes = Vec::with_capacity(about.len().min(LARGEST) as usize + 1);
-    file.take(LARGEST).read_to_end(&mut bytes)?;
-    Ok(Some((String::from_utf8_lossy(&bytes).into_owned(), about.uid())))
+    let Some(most) = budget.of(user, about.len()) else { return Some((Err(Damage::Many), user)) };
+    let mut bytes = Vec::with_capacity(about.len().min(most) as usize + 1);
+    let read = file.take(most).read_to_end(&mut bytes);
+    Some((read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).map_err(unreadable), user))
 }
 
 /// The ledger while nobody else changes it.
@@ -308,9 +256,9 @@ pub struct Own {
     /// What it holds.
     pub held: Held,
     file: PathBuf,
-    log: File,
+    log: Log,
     /// Closed, it ends the lease; the workload inherits it.
-    pub lock: Flock<File>,
+    pub lock: File,
     lock_path: PathBuf,
 }
 
@@ -333,7 +281,7 @@ impl Locked<'_> {
             self.write(&file, &record::begun(&header, request)?)
         });
         match written {
-            Ok(log) => Ok(Own { id, held, file, log, lock, lock_path }),
+            Ok(log) => Ok(Own { id, held, file, log: Log::new(log), lock, lock_path }),
             Err(source) => {
                 let _ = fs::remove_file(&lock_path);
                 Err(LedgerError::File { path: file, source })
@@ -386,15 +334,15 @@ impl Locked<'_> {
 }
 
 /// Makes a lock and takes it.
-pub(super) fn new_lock(path: &Path) -> io::Result<Flock<File>> {
+pub(super) fn new_lock(path: &Path) -> io::Result<File> {
     // Others must not open it: a lock of theirs would keep this lease alive.
     whatever_the_umask(|| OpenOptions::new().write(true).create_new(true).mode(0o400).open(path))?;
     fault::point("lease.lock-made");
     // What the workload inherits is open for reading only.
     let file = life::open(path)?;
-    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+    syscall::lock(&file, Lock::Alone)?;
     fault::point("lease.lock-held");
-    Ok(lock)
+    Ok(file)
 }
 
 /// A lease ends with the unlink of its file; a lock without one is swept.
@@ -414,15 +362,23 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 }
 
 impl Own {
+    /// The folder of its ledger.
+    pub fn ledger_folder(&self) -> &Path {
+        let leases = self.file.parent();
+        leases.and_then(Path::parent).unwrap_or(Path::new("/"))
+    }
+
+    /// The lock and the file, to undo what this launch did.
+    pub fn parts(&mut self) -> (BorrowedFd<'_>, &mut Log) {
+        (self.lock.as_fd(), &mut self.log)
+    }
+
     /// Appends what happened, and comes back when it is on disk.
     ///
     /// # Errors
     /// It could not be written.
     pub fn note(&mut self, event: &record::Event) -> io::Result<()> {
-        self.log.write_all(record::line(event)?.as_bytes())?;
-        self.log.sync_data()?;
-        fault::point("journal.noted");
-        Ok(())
+        self.log.note(event)
     }
 
     /// The lease as others find it.
@@ -451,16 +407,23 @@ impl Written {
     /// Undoes what its journal has by now, and ends it. What cannot be undone
     /// is told, and the lease stays for the next launch to try again.
     pub fn take_back(&self, tell: &mut dyn FnMut(String)) {
-        let read =
-            text(&self.file).map(|found| found.and_then(|(text, user)| record::read(&text, &self.id, user).ok()));
-        let done = match read {
-            Ok(Some(lease)) => take_back(&lease.journal, tell).is_ok(),
-            _ => return tell(format!("the lease {} cannot be read", self.file.display())),
+        let taken = self.opened().map(|(lease, lock, mut log)| {
+            take_back(&lease.journal, &mut |undo| undone(undo, lock.as_fd(), &mut log, None), tell)
+        });
+        let removed = match taken {
+            Ok(Ok(())) => remove(&self.file, &self.lock_path),
+            Ok(Err(_)) => Ok(()),
+            Err(error) => return tell(format!("the lease {} cannot be read: {error}", self.file.display())),
         };
-        let removed = || gone(fs::remove_file(&self.file)).and_then(|()| gone(fs::remove_file(&self.lock_path)));
-        if done && let Err(error) = removed() {
+        if let Err(error) = removed {
             tell(format!("the lease could not be removed: {error}"));
         }
+    }
+
+    fn opened(&self) -> io::Result<(Lease, File, Log)> {
+        let (text, user) = text(&self.file, &mut Budget::default()).ok_or(io::ErrorKind::NotFound)?;
+        let lease = text.and_then(|text| record::read(&text, &self.id, user)).map_err(io::Error::other)?;
+        Ok((lease, life::open(&self.lock_path)?, Log::open(&self.file)?))
     }
 }
 
@@ -469,4 +432,14 @@ pub fn new_id(root: &Path) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let own = identity::Identity::own(root);
     format!("{:x}-{:x}-{:06x}", own.pid, own.start, now.subsec_nanos() & 0xff_ffff)
+}
+
+/// Whether an id is one that [`new_id`] makes.
+pub fn is_made_id(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let hexadecimal = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    parts.len() == 3
+        && parts[2].len() == 6
+        && parts.iter().all(|part| !part.is_empty())
+        && parts.iter().all(hexadecimal)
 }

@@ -1,6 +1,7 @@
 //! The file of a lease: lines of `CHECKSUM JSON`. The first is the header, the
 //! others say what happened since; they are only ever appended.
 
+use super::belief::is_moderate;
 use super::{Header, Lease, VERSION};
 use crate::step::Undo;
 use serde::{Deserialize, Serialize};
@@ -11,12 +12,18 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// What undoes the step that comes next.
     Undo(Undo),
-    /// The last of those that are not undone has been undone.
-    Undone,
+    /// This has been undone, or is somebody else's now.
+    Undone(Undo),
     /// The workload is about to run.
     Running,
     /// What tells the request from others.
     Request(String),
+    /// It has another lock now, with this inode.
+    Lock(u64),
+    /// Its workload has ended, and what the launch did is being undone.
+    Ending,
+    /// Something of it does not come back from the kernel: why.
+    Stuck(String),
     /// The end was seen, so many seconds after the boot.
     Ended(u64),
 }
@@ -31,8 +38,23 @@ pub enum Damage {
     #[error("its first line is damaged")]
     Header,
     /// It is another lease's file.
-    #[error("it names the lease `{0}`")]
+    #[error("it names another lease")]
     Name(String),
+    /// It is a link, a pipe or a folder.
+    #[error("it is no plain file")]
+    Kind,
+    /// Its user's other leases are as much as is read of anybody's.
+    #[error("its user has too many")]
+    Many,
+    /// It cannot be read.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Whether a lease can be called so: what else is in the folder is none of ours.
+pub fn is_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(plain)
 }
 
 /// A line of the file.
@@ -52,6 +74,9 @@ pub fn read(text: &str, id: &str, user: u32) -> Result<Lease, Damage> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().ok_or(Damage::Empty)?;
     let header: Header = value(first).ok_or(Damage::Header)?;
+    if !is_moderate(user, &header.held) {
+        return Err(Damage::Header);
+    }
     if header.lease != id {
         return Err(Damage::Name(header.lease));
     }
@@ -64,7 +89,13 @@ pub fn read(text: &str, id: &str, user: u32) -> Result<Lease, Damage> {
     for event in lines.map_while(value) {
         match event {
             Event::Undo(undo) => lease.journal.push(undo),
-            Event::Undone => _ = lease.journal.pop(),
+            Event::Undone(undo) => {
+                let at = lease.journal.iter().rposition(|other| *other == undo);
+                _ = at.map(|at| lease.journal.remove(at));
+            }
+            Event::Lock(inode) => lease.header.lock = inode,
+            Event::Ending => lease.ending = true,
+            Event::Stuck(reason) => lease.stuck = Some(reason),
             Event::Running => lease.running = true,
             Event::Request(request) => lease.request = request,
             Event::Ended(at) => lease.ended = lease.ended.or(Some(at)),
@@ -101,10 +132,12 @@ mod tests {
 
     #[test]
     fn a_lease_is_read_as_it_was_written() {
-        let events = [Event::Undo(undo("/a")), Event::Undo(undo("/b")), Event::Undone, Event::Running];
+        let done = ["/a", "/b", "/c"].map(|path| Event::Undo(undo(path)));
+        let events = [&done[..], &[Event::Running, Event::Undone(undo("/b")), Event::Lock(9)]].concat();
         let lease = read(&text(&events), "a1", 7).unwrap();
-        assert_eq!((lease.header, lease.user, lease.running), (header(), 7, true));
-        assert_eq!((lease.journal, lease.request.as_str()), (vec![undo("/a")], "--cpus 2"));
+        assert_eq!((&lease.header.held, lease.header.lock), (&header().held, 9));
+        assert_eq!((lease.user, lease.running, lease.request.as_str()), (7, true, "--cpus 2"));
+        assert_eq!(lease.journal, [undo("/a"), undo("/c")]);
     }
 
     #[test]

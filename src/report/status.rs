@@ -1,6 +1,6 @@
 //! What launches hold, for people and for scripts.
 
-use super::{table, text as lines};
+use super::{printable, table, text as lines};
 use crate::lease::{Entry, Held, Lease, Ledger, Life};
 use crate::request::{Mib, PageSize};
 use serde_json::{Value, json};
@@ -13,9 +13,12 @@ pub fn text(ledger: &Ledger, entries: &[Entry]) -> String {
     let mut table =
         table(&["lease", "name", "user", "pid", "state", "cpus", "memory", "hugepages", "devices", "command"]);
     for entry in entries {
-        table.add_row(row(entry));
+        // What another user has written is shown on our terminal.
+        table.add_row(row(entry).iter().map(|cell| printable(cell).replace('\n', " ")));
     }
-    lines(&table)
+    let stuck = entries.iter().filter_map(|entry| Some((&entry.id, entry.lease.as_ref().ok()?.stuck.as_ref()?)));
+    let reasons = stuck.map(|(id, reason)| format!("lease {id} is stuck: {reason}; `numa-run gc` tries again\n"));
+    lines(&table) + &reasons.collect::<String>()
 }
 
 fn row(entry: &Entry) -> Vec<String> {
@@ -50,10 +53,12 @@ fn pages(held: &Held) -> String {
 }
 
 fn state(lease: &Lease, life: Life) -> &'static str {
-    match (life, lease.running) {
-        (Life::Alive, true) => "running",
-        (Life::Alive, false) => "starting",
-        (Life::Dead, _) => "ended",
+    match life {
+        _ if lease.stuck.is_some() => "stuck",
+        Life::Alive if lease.ending => "ending",
+        Life::Alive if lease.running => "running",
+        Life::Alive => "starting",
+        Life::Dead => "ended",
     }
 }
 
@@ -73,7 +78,7 @@ fn one(entry: &Entry) -> Value {
             json!({
                 "lease": entry.id, "user": entry.user, "state": state(lease, entry.life), "name": header.name,
                 "pid": header.owner.pid, "since": header.since, "command": header.command,
-                "group": header.group, "parent": header.parent, "held": header.held,
+                "stuck": lease.stuck, "group": header.group, "parent": header.parent, "held": header.held,
                 "to_undo": lease.journal.iter().map(ToString::to_string).collect::<Vec<_>>(),
             })
         }

@@ -3,13 +3,23 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests start programs, and fail where they cannot")]
 
+#[cfg(feature = "faults")]
+mod blocked;
+#[cfg(feature = "faults")]
+mod crash;
 mod dry_run;
 mod exit_codes;
+mod full;
+#[cfg(feature = "faults")]
+mod guardian;
 mod inherited;
 mod leases;
 mod placed;
 mod refused;
 mod rights;
+#[cfg(feature = "faults")]
+mod scene;
+mod supervised;
 mod told;
 mod topologies;
 
@@ -67,7 +77,7 @@ struct Stage(TempDir);
 impl Stage {
     fn new() -> Stage {
         let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
         Stage(folder)
     }
 

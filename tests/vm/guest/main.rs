@@ -13,3 +13,4 @@ mod launch;
 mod machine;
 mod nodes;
 mod topo;
+mod units;
