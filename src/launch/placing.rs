@@ -125,7 +125,7 @@ fn now<'a>(
     recovered.disbelieve(|lease| !belief::is_possible(lease, &observed.machine));
     recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     let parent = nest::parent(ledger, &recovered.live);
-    observed.surroundings.inside = parent.map(Lease::holdings);
+    observed.surroundings.inside = observed.part.clone().or_else(|| parent.map(Lease::holdings));
     observed.holdings = parent.map_or_else(|| recovered.holdings(), |parent| within(parent, &recovered));
     let parent = parent.map(|parent| parent.header.lease.clone());
     let again = before.as_ref().and_then(|before| as_before(request, observed, before));
