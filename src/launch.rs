@@ -10,13 +10,13 @@ use crate::host::audit::TARGET;
 use crate::lease::ledger::Reach;
 use crate::lease::{self, Header, Held, Identity, Ledger};
 use crate::observe::{self, Observed, RUN_DIR};
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
 use crate::rights::Rights;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
-use crate::{host, report};
+use crate::{consult, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
 use std::collections::BTreeMap;
@@ -38,7 +38,8 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
-        let plan = told(arguments, &request, &observed, plan::plan(&request, &observed.facts()))?;
+        let plan = consult::plan(&request, &mut observed)?;
+        let plan = told(arguments, &request, &observed, plan)?;
         let lease = lease::ledger::new_id(Path::new("/"));
         return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
@@ -51,7 +52,7 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
             }
             placing::place(arguments, &request, &mut observed, &ledger)?
         }
-        false => Place::unheld(plan::plan(&request, &observed.facts())),
+        false => Place::unheld(consult::plan(&request, &mut observed)?),
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));

@@ -19,13 +19,16 @@
 //! - [`host`]: the only room that changes the machine.
 //! - [`lease`]: who holds what, and how it comes back.
 //! - [`cli`], [`report`]: what people type and see.
-//! - [`observe`], [`launch`], [`inspect`], [`ledger`]: the line itself, looking
-//!   only, and what is done about leases by hand.
+//! - [`observe`], [`consult`]: reading facts, and planning with the advice of
+//!   the plugins that device classes may have.
+//! - [`launch`], [`inspect`], [`ledger`]: the line itself, looking only, and what
+//!   is done about leases by hand.
 //! - [`debug`]: test vectors in, answers out.
 //!
 //! Invariants:
 //! - `hint`, `resource` and `plan` do no I/O: the same request, machine and
-//!   holdings give the same placement.
+//!   holdings give the same placement. A plugin is a question in the plan;
+//!   [`consult`] asks, and the plan is made again with the answer.
 //! - Only `host` and `lease` change anything outside this process;
 //!   `clippy.toml` lists the calls that are refused elsewhere.
 //! - `unsafe` is denied but in `host/syscall.rs`.
@@ -66,6 +69,8 @@ pub mod cli;
 pub mod report;
 
 pub mod observe;
+
+pub mod consult;
 
 pub mod launch;
 

@@ -9,6 +9,7 @@ use crate::lease::{self, Ledger, LedgerError};
 use crate::plan::{Facts, Surroundings};
 use crate::request::Request;
 use crate::resource::pci::{self, creation};
+use crate::resource::prefer::Answers;
 use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::usage::InUse;
@@ -31,6 +32,8 @@ pub struct Observed {
     pub holdings: Holdings,
     /// What this process inherited.
     pub surroundings: Surroundings,
+    /// What plugins have answered.
+    pub answers: Answers,
 }
 
 impl Observed {
@@ -42,6 +45,7 @@ impl Observed {
             assume: &self.assume,
             holdings: &self.holdings,
             surroundings: &self.surroundings,
+            answers: &self.answers,
         }
     }
 }
@@ -73,7 +77,7 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
     };
     uses.into(&mut surroundings);
-    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings })
+    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings, ..Observed::default() })
 }
 
 impl Observed {

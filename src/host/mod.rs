@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod cgroup;
 pub mod exec;
+pub mod plugin;
 pub mod rights;
 pub mod snapshot;
 #[allow(unsafe_code)]

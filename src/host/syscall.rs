@@ -6,6 +6,8 @@ use nix::unistd::{ForkResult, Pid};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 // From linux/mempolicy.h; the libc crate lacks the last two.
@@ -208,6 +210,31 @@ pub fn drop_from_bounding_set(capability: u32) -> io::Result<()> {
     // SAFETY: PR_CAPBSET_DROP takes numbers only.
     let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
     outcome(result.into())
+}
+
+/// Lets a program inherit nothing of this process but its stdin, stdout and
+/// stderr, and has it killed when this process ends first.
+///
+/// # Errors
+/// What is open here is not known.
+pub fn isolate(command: &mut Command) -> io::Result<()> {
+    let open = std::fs::read_dir("/proc/self/fd")?;
+    let number = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok();
+    let inherited: Vec<RawFd> = open.filter_map(number).filter(|&descriptor| descriptor > 2).collect();
+    let alone = move || {
+        for &descriptor in &inherited {
+            // SAFETY: F_SETFD takes an int and changes nothing but a flag; a closed descriptor is an error, no harm.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+        // SAFETY: PR_SET_PDEATHSIG takes a signal number, as a long.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec only calls are made that signal handlers may make too; nothing is allocated.
+    unsafe { command.pre_exec(alone) };
+    Ok(())
 }
 
 /// Whether SIGPIPE was ignored when this process started.

@@ -4,6 +4,7 @@
 use super::LOCK_LIMIT;
 use crate::assume::Holdings;
 use crate::cli::LaunchArgs;
+use crate::consult::Consultation;
 use crate::lease::belief;
 use crate::lease::queue::{Ticket, pause};
 use crate::lease::recover::{self, Recovered};
@@ -46,12 +47,15 @@ pub fn place<'a>(
     observed: &mut Observed,
     ledger: &'a Ledger,
 ) -> anyhow::Result<Place<'a>> {
-    let Some(limit) = arguments.lease.wait else { return now(arguments, request, observed, ledger) };
+    let mut consultation = Consultation::new(request, &observed.config)?;
+    let Some(limit) = arguments.lease.wait else {
+        return advised(arguments, request, observed, ledger, &mut consultation);
+    };
     let end = Instant::now() + limit;
     let ticket = Ticket::take(ledger)?;
     let mut in_time = ticket.wait_for_turn(end);
     loop {
-        let place = now(arguments, request, observed, ledger)?;
+        let place = advised(arguments, request, observed, ledger, &mut consultation)?;
         if place.plan.refusal.is_none() || !in_time || !ever(request, observed) {
             return Ok(place);
         }
@@ -66,6 +70,26 @@ fn ever(request: &Request, observed: &mut Observed) -> bool {
     let admitted = plan::plan(request, &observed.facts()).admitted;
     observed.holdings = held;
     admitted
+}
+
+/// Places with what plugins have to say. Others go on while one thinks: the
+/// ledger is not locked then, and what is there is looked at again afterwards.
+fn advised<'a>(
+    arguments: &LaunchArgs,
+    request: &Request,
+    observed: &mut Observed,
+    ledger: &'a Ledger,
+    consultation: &mut Consultation,
+) -> anyhow::Result<Place<'a>> {
+    loop {
+        let mut place = now(arguments, request, observed, ledger)?;
+        if !consultation.goes_on(&mut place.plan) {
+            return Ok(place);
+        }
+        let questions = place.plan.questions.clone();
+        drop(place);
+        consultation.ask(&questions, observed);
+    }
 }
 
 fn now<'a>(

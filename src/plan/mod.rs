@@ -2,10 +2,14 @@
 
 pub mod alignment;
 pub mod binding;
+pub mod distribute;
+pub mod divide;
 mod kubelet;
+mod members;
 pub mod pool;
 pub mod refusal;
 mod relative;
+mod whole;
 
 pub use binding::{MemoryBinding, Need};
 pub use kubelet::explanation;
@@ -15,7 +19,8 @@ use crate::assume::{Assume, Holdings};
 use crate::config::Config;
 use crate::request::{Merge, Request};
 use crate::resource::pci::creation::{self, Creation};
-use crate::resource::{self, Allocation, Granted, Offer, Situation};
+use crate::resource::prefer::{Answers, Question};
+use crate::resource::{self, Allocation, Grant, Granted, Offer, Situation};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 
@@ -32,6 +37,8 @@ pub struct Facts<'a> {
     pub holdings: &'a Holdings,
     /// What this process inherited.
     pub surroundings: &'a Surroundings,
+    /// What plugins have answered to the questions of an earlier plan.
+    pub answers: &'a Answers,
 }
 
 /// What the launching process inherited; nothing of it for another machine.
@@ -79,6 +86,8 @@ pub struct Plan {
     pub resources: Vec<Said>,
     /// What each resource gives.
     pub allocations: Vec<Allocation>,
+    /// What each member gets of it, where there are members.
+    pub members: Vec<Plan>,
     /// CPUs of the shared pool that the workload may use besides its own.
     pub shared_cpus: CpuSet,
     /// Where the workload's memory comes from.
@@ -89,6 +98,9 @@ pub struct Plan {
     pub remarks: Vec<String>,
     /// Devices that would have served but cannot be had, one sentence each.
     pub left_out: Vec<String>,
+    /// What plugins are to be asked: planned again with the answers, the launch
+    /// may get other devices, as many from the same nodes.
+    pub questions: Vec<Question>,
     /// Why the launch may not go on.
     pub refusal: Option<Refusal>,
 }
@@ -122,6 +134,14 @@ impl Plan {
         })
     }
 
+    /// The devices of each request for some.
+    pub fn devices(&self) -> impl Iterator<Item = &Grant> {
+        self.allocations.iter().filter_map(|allocation| match &allocation.granted {
+            Granted::Devices(grant) => Some(grant),
+            _ => None,
+        })
+    }
+
     fn refused(refusal: Refusal) -> Plan {
         Plan { proven: true, refusal: Some(refusal), ..Plan::default() }
     }
@@ -140,6 +160,14 @@ pub fn plan(request: &Request, facts: &Facts<'_>) -> Plan {
 
 /// Decides, without looking for a smaller request.
 fn place(request: &Request, facts: &Facts<'_>) -> Plan {
+    match request.members {
+        Some(members) => members::place(request, members, facts),
+        None => place_one(request, facts),
+    }
+}
+
+/// Decides for everything that the request names at once.
+fn place_one(request: &Request, facts: &Facts<'_>) -> Plan {
     match situation(request, facts) {
         Ok(situation) => placed(request, facts, &situation),
         Err(refusal) => Plan::refused(refusal),
@@ -147,7 +175,7 @@ fn place(request: &Request, facts: &Facts<'_>) -> Plan {
 }
 
 fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a>, Refusal> {
-    let Facts { machine, config, assume, holdings, surroundings } = *facts;
+    let Facts { machine, config, assume, holdings, surroundings, answers } = *facts;
     refusal::unknown_nodes(request, facts)?;
     refusal::unknown_classes(request, config)?;
     let pool = pool::pool(request, machine, config, surroundings)?;
@@ -164,6 +192,7 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         in_use: &surroundings.in_use,
         create_vfs: request.create_vfs,
         no_vfs: &surroundings.no_vfs,
+        answers,
     })
 }
 
@@ -198,15 +227,22 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
+    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
+    plan.remarks.extend(warnings);
+    plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
+    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
+    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
+    plan.remarks.extend(warnings);
     plan.remarks.extend(isolated(facts.machine, &plan));
-    plan.remarks.extend(
-        request
-            .hugepages
-            .iter()
-            .filter(|pages| pages.rounded())
-            .map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages())),
-    );
+    plan.remarks.extend(rounded(request));
     plan
+}
+
+/// Amounts of hugepages that are no whole number of pages.
+fn rounded(request: &Request) -> impl Iterator<Item = String> {
+    let rounded = request.hugepages.iter().filter(|pages| pages.rounded());
+    rounded.map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages()))
 }
 
 /// The kernel balances no threads among isolated CPUs: they stay where they start.

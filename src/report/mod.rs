@@ -3,8 +3,10 @@
 pub mod explain;
 pub mod json;
 pub mod plan;
+pub mod question;
 pub mod status;
 pub mod topo;
+pub mod words;
 
 pub use explain::explain;
 

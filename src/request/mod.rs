@@ -2,9 +2,11 @@
 
 pub mod device;
 pub mod function;
+pub mod members;
 
 pub use device::{DeviceError, DeviceRequest, Settable, VfSettings};
 pub use function::FunctionName;
+pub use members::{Members, Scope};
 
 use crate::hint::policy::Policy;
 use crate::resource::cpu::{CpuOptions, SmtMode};
@@ -30,12 +32,16 @@ pub struct Request {
     pub devices: Vec<DeviceRequest>,
     /// True where virtual functions may be made for them.
     pub create_vfs: bool,
+    /// Members that each get all of it; none: it is for the command as a whole.
+    pub members: Option<Members>,
     /// Who is admitted.
     pub policy: Policy,
     /// How hints are merged.
     pub merge: Merge,
     /// Between masks of equal width: the closer one first.
     pub prefer_closest: bool,
+    /// CPUs, memory and pages come evenly from all nodes of the span.
+    pub distribute: bool,
     /// Refuses machines with more candidate nodes than this.
     pub max_numa_nodes: Option<usize>,
     /// Replaces the inherited affinity as the pool.

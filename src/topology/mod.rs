@@ -9,7 +9,7 @@ pub mod mask;
 
 pub mod caller;
 mod check;
-mod child;
+pub mod child;
 pub mod gpu;
 #[cfg(feature = "probe")]
 pub mod hwloc;
