@@ -257,6 +257,37 @@ fn the_workload_has_no_child_that_it_did_not_start() {
 }
 
 #[test]
+fn another_users_workload_has_the_callers_descriptors_and_of_ours_the_lock_alone() {
+    if !root() {
+        return;
+    }
+    let stage = Stage::new();
+    let run = |launcher: &[&str]| {
+        let mut command = Command::new("sh");
+        stage.set_up(&mut command);
+        command.env("NUMA_RUN_RUN_DIR", stage.path("run"));
+        let start = "exec 5</etc/passwd 7>/dev/null 2>&-; exec \"$@\"";
+        command.args(["-c", start, "sh"]).args(launcher).args(["sh", "-c", "ls -l /proc/$$/fd; true"]);
+        let ended = Ended::of(&mut command);
+        let name_and_place = |line: &str| {
+            let (rest, place) = line.split_once(" -> ")?;
+            // What a pipe is called differs from start to start.
+            let place = if place.starts_with("pipe:") { "pipe" } else { place };
+            Some(format!("{} {place}", rest.rsplit(' ').next()?))
+        };
+        ended.out.lines().filter_map(name_and_place).collect::<Vec<String>>()
+    };
+    let by_hand = run(&["setpriv", "--reuid", ORDINARY, "--regid", ORDINARY, "--clear-groups", "--"]);
+    let mut ours = run(&[NUMA_RUN, "--quiet", "--cpus", "1", "--user", OTHER, "--"]);
+    let lock = ours.iter().position(|line| line.starts_with("512 ") && line.ends_with(".lock")).expect("the lock");
+    ours.remove(lock);
+    // A closed one is closed or /dev/null, and no file of ours.
+    ours.retain(|line| line != "2 /dev/null");
+    assert_eq!(ours, by_hand);
+    assert!(ours.iter().any(|line| line == "5 /etc/passwd"), "{ours:?}");
+}
+
+#[test]
 fn the_lines_of_a_dry_run_do_the_same() {
     if !root() || !installed("setpriv") {
         return;

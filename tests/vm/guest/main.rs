@@ -12,3 +12,4 @@ mod launch;
 mod machine;
 mod nodes;
 mod topo;
+mod users;
