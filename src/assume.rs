@@ -168,7 +168,7 @@ fn node<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
     }
 }
 
-fn pages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pages, D::Error> {
+pub(crate) fn pages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pages, D::Error> {
     let named = BTreeMap::<String, BTreeMap<u32, u64>>::deserialize(deserializer)?;
     let sized = |(size, counts): (String, BTreeMap<u32, u64>)| Ok((size.parse::<PageSize>()?, counts));
     named.into_iter().map(sized).collect::<Result<Pages, SizeError>>().map_err(serde::de::Error::custom)

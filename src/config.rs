@@ -1,6 +1,7 @@
 //! The configuration file: what is reserved, what the pool is, which devices
 //! a class holds besides its own rule, where devices are.
 
+use crate::assume::Pages;
 use crate::request::Size;
 use crate::topology::pattern::Pattern;
 use crate::topology::{Bdf, CpuSet, Machine, PciFunction};
@@ -28,6 +29,19 @@ pub struct Config {
     pub protect: Vec<Protected>,
     /// Nodes of devices whose firmware does not say.
     pub device_node: BTreeMap<Bdf, u32>,
+    /// What is to be there from the boot on.
+    pub boot: Boot,
+}
+
+/// What `numa-run up` makes.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Boot {
+    /// Hugepages: size, then node, then how many there are at least.
+    #[serde(deserialize_with = "crate::assume::pages")]
+    pub hugepages: Pages,
+    /// How many virtual functions a port has.
+    pub vfs: BTreeMap<Bdf, u32>,
 }
 
 /// What is kept for the host itself.

@@ -1,7 +1,9 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod signals;
 mod standby;
+mod supervise;
 mod transaction;
 
 use crate::cli::{LaunchArgs, RightsArgs};
@@ -16,21 +18,31 @@ use crate::resource::Granted;
 use crate::rights::Rights;
 use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
-use crate::{consult, host, report};
+use crate::{consult, fault, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+use transaction::{Aftermath, Manner};
 
 /// Starts the command in place of this process. Comes back only when nothing
-/// was to be started (`--dry-run`).
+/// was to be started (`--dry-run`), or with the command's status where this
+/// process was to stay (`--supervise`).
 ///
 /// # Errors
 /// Nothing was started. The exit code of it is [`exit_code`].
-pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
+pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<u8> {
+    if !arguments.lease.supervise || arguments.dry_run {
+        return line(arguments, Aftermath::Guardian).map(|()| 0);
+    }
+    let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    supervise::supervise(&ledger, || line(arguments, Aftermath::Supervisor))
+}
+
+fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
     let request = arguments.request.request()?;
     let rights = arguments.rights.rights()?;
     check(arguments)?;
@@ -58,7 +70,9 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<()> {
     let lease = lease::ledger::new_id(Path::new("/"));
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
     let header = header(arguments, &place, lease);
-    match transaction::run(&steps, place, header, &identified(&request), arguments.source.quiet)? {}
+    let audit = arguments.lease.audit.clone().unwrap_or_default();
+    let manner = Manner { aftermath, audit, quiet: arguments.source.quiet };
+    match transaction::run(&steps, place, header, &identified(&request), manner)? {}
 }
 
 /// From whom what this launch gets is not kept.
@@ -76,9 +90,6 @@ fn limits(request: &Request, ledger: &Ledger) -> Vec<String> {
     }
     limits
 }
-
-/// How long a launch waits for another one that is being made.
-pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
 
 /// The plan, if it is one to go by; what there is to be said of it is said.
 fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Plan) -> anyhow::Result<Plan> {
@@ -200,7 +211,8 @@ fn steps(
     let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
     set.extend(rights.variables());
     let unset = rights.unset();
-    Ok(step::steps(plan, rights, Exec { command, set, unset }))
+    let tried = fault::changes().into_iter().map(Step::Host);
+    Ok(tried.chain(step::steps(plan, rights, Exec { command, set, unset })).collect())
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

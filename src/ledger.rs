@@ -1,8 +1,9 @@
 //! What is done about leases by hand: `status`, `release`, `gc`.
 
 use crate::cli::{LedgerArgs, ReleaseArgs, StatusArgs};
-use crate::launch::LOCK_LIMIT;
-use crate::lease::{Entry, Life, ledger, recover};
+use crate::host::units;
+use crate::lease::recover::{self, Effort};
+use crate::lease::{Entry, Life, guardian, ledger};
 use crate::{observe, report};
 use anyhow::{Context, bail};
 
@@ -33,7 +34,6 @@ pub fn status(arguments: &StatusArgs) -> anyhow::Result<u8> {
 /// The launch still runs, or something could not be put right.
 pub fn release(arguments: &ReleaseArgs) -> anyhow::Result<u8> {
     let ledger = observe::ledger(arguments.ledger.run_dir.as_deref());
-    let locked = ledger.lock(LOCK_LIMIT)?;
     let entries = ledger.entries()?;
     let mut meant = entries.iter().filter(|entry| called(entry, &arguments.lease)).peekable();
     if meant.peek().is_none() {
@@ -45,7 +45,11 @@ pub fn release(arguments: &ReleaseArgs) -> anyhow::Result<u8> {
         let pid = alive.lease.as_ref().map_or(0, |lease| lease.header.owner.pid);
         bail!("lease {} is in use (process {pid}): end the workload first", alive.id);
     }
-    recovered(&recover::these(&locked, |entry| called(entry, &arguments.lease))?)
+    let meant = |entry: &Entry| called(entry, &arguments.lease);
+    // Where it is about to restart, its end is written down, and the time runs for which it is kept.
+    let keep = arguments.unit && units::restarts(&arguments.lease);
+    let discard = entries.iter().find(|entry| meant(entry)).map(|entry| entry.id.as_str()).filter(|_| !keep);
+    recovered(&recover::these(&ledger, Effort::Again, discard, &meant)?.1)
 }
 
 /// `numa-run gc`.
@@ -57,8 +61,27 @@ pub fn gc(arguments: &LedgerArgs) -> anyhow::Result<u8> {
     if !ledger.leases().exists() {
         return Ok(0);
     }
-    let locked = ledger.lock(LOCK_LIMIT)?;
-    recovered(&recover::recover(&locked)?)
+    let (locked, mut found) = recover::settle(&ledger, Effort::Again, None)?;
+    let ending = found.ending();
+    if !ending.is_empty() {
+        // Somebody else puts them right at this moment: afterwards they are, or are ours.
+        drop(locked);
+        recover::wait_for(&ledger, &ending);
+        let mut again = recover::settle(&ledger, Effort::Again, None)?.1;
+        again.remarks.splice(..0, found.remarks);
+        found = again;
+    }
+    recovered(&found)
+}
+
+/// `numa-run guard`, which launches start by themselves.
+///
+/// # Errors
+/// The lease could not be waited for or put right.
+pub fn guard(arguments: &ReleaseArgs) -> anyhow::Result<u8> {
+    let ledger = observe::ledger(arguments.ledger.run_dir.as_deref());
+    guardian::guard(&ledger, &arguments.lease)?;
+    Ok(0)
 }
 
 fn recovered(recovered: &recover::Recovered) -> anyhow::Result<u8> {

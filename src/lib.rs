@@ -21,8 +21,8 @@
 //! - [`cli`], [`report`]: what people type and see.
 //! - [`observe`], [`consult`]: reading facts, and planning with the advice of
 //!   the plugins that device classes may have.
-//! - [`launch`], [`inspect`], [`ledger`]: the line itself, looking only, and what
-//!   is done about leases by hand.
+//! - [`launch`], [`inspect`], [`ledger`], [`boot`]: the line itself, looking only,
+//!   what is done about leases by hand, and at the boot.
 //! - [`debug`]: test vectors in, answers out.
 //!
 //! Invariants:
@@ -79,3 +79,5 @@ pub mod debug;
 pub mod inspect;
 
 pub mod ledger;
+
+pub mod boot;

@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One change. All but the first kind set what is the process's own and survives exec.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,17 @@ pub enum Step {
 pub enum Change {
     /// A cgroup of the lease's own.
     Group(Group),
+    /// A value in a file of the kernel's, which gets its old one back.
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// What it shall hold.
+        value: String,
+    },
 }
+
+/// How long the kernel may take for one change to a device or to pages.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A cgroup with its cpuset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +79,26 @@ pub enum Undo {
         /// What we wrote.
         ours: String,
     },
+}
+
+impl Undo {
+    /// True where others on this host feel the change as long as it stands: it
+    /// is undone as soon as the workload has ended, not by the next launch.
+    pub fn is_host_wide(&self) -> bool {
+        match self {
+            Undo::RemoveGroup(_) => false,
+            Undo::Restore { .. } => true,
+        }
+    }
+
+    /// How long it may take where it may block in the kernel: it is done by a
+    /// child and never under the ledger's lock. None for what does not block.
+    pub fn limit(&self) -> Option<Duration> {
+        match self {
+            Undo::RemoveGroup(_) => None,
+            Undo::Restore { .. } => Some(LIMIT),
+        }
+    }
 }
 
 impl fmt::Display for Undo {
@@ -165,14 +196,33 @@ fn memory_line(mode: MemPolicy, nodes: &NodeMask) -> String {
 }
 
 impl Change {
+    /// As [`Undo::limit`] of what undoes it.
+    pub fn limit(&self) -> Option<Duration> {
+        match self {
+            Change::Group(_) => None,
+            Change::Write { .. } => Some(LIMIT),
+        }
+    }
+
+    /// A line for a shell that does the same.
+    pub fn shell(&self) -> String {
+        match self {
+            Change::Group(group) => group.shell(),
+            Change::Write { file, value } => {
+                format!("echo {} > {}", quoted(OsStr::new(value)), quoted(file.as_os_str()))
+            }
+        }
+    }
+}
+
+impl Group {
     fn shell(&self) -> String {
-        let Change::Group(Group { folder, cpus, mems }) = self;
         let set = |file: &str, value: String| {
-            let file = quoted(folder.join(file).as_os_str());
+            let file = quoted(self.folder.join(file).as_os_str());
             if value.is_empty() { String::new() } else { format!("\necho {value} > {file}") }
         };
-        let mkdir = format!("mkdir {}", quoted(folder.as_os_str()));
-        mkdir + &set("cpuset.cpus", cpus.to_string()) + &set("cpuset.mems", mems.to_string())
+        let mkdir = format!("mkdir {}", quoted(self.folder.as_os_str()));
+        mkdir + &set("cpuset.cpus", self.cpus.to_string()) + &set("cpuset.mems", self.mems.to_string())
     }
 }
 

@@ -19,6 +19,9 @@ pub struct LeaseArgs {
     #[arg(long, value_name = "DURATION", help_heading = "Lease", hide_env = true, env = "NUMA_RUN_WAIT")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "forever", value_parser = wait)]
     pub wait: Option<Duration>,
+    /// Stay as the command's parent: pass signals on, and end when all that it held is free
+    #[arg(long, help_heading = "Lease", hide_env = true, env = "NUMA_RUN_SUPERVISE", value_parser = super::options::yes())]
+    pub supervise: bool,
     /// Where a line for each change goes: auto (journald or syslog), never, or a socket
     #[arg(long, value_name = "WHERE", help_heading = "Lease", hide_env = true, env = "NUMA_RUN_AUDIT", value_parser = audit())]
     pub audit: Option<Audit>,

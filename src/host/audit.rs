@@ -6,6 +6,7 @@
 //! A log that does not keep up stops nothing.
 
 use nix::unistd::getuid;
+use std::ffi::OsStr;
 use std::fmt::{Debug, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,17 @@ pub enum Audit {
     Never,
     /// To this socket, as syslog has them.
     Socket(PathBuf),
+}
+
+impl Audit {
+    /// As it is typed.
+    pub fn word(&self) -> &OsStr {
+        match self {
+            Audit::Auto => OsStr::new("auto"),
+            Audit::Never => OsStr::new("never"),
+            Audit::Socket(path) => path.as_os_str(),
+        }
+    }
 }
 
 impl From<std::ffi::OsString> for Audit {

@@ -6,19 +6,26 @@
 
 pub mod audit;
 pub mod cgroup;
+pub mod child;
 pub mod exec;
+pub mod file;
+pub mod pages;
 pub mod plugin;
 pub mod rights;
 pub mod snapshot;
+pub mod sriov;
 #[allow(unsafe_code)]
 pub mod syscall;
 pub mod undo;
+pub mod units;
 
 use crate::plan::Need;
 use crate::request::MemPolicy;
 use crate::step::{Change, Step, Undo};
 use crate::topology::{CpuSet, NodeMask};
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// A step that could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +46,14 @@ pub enum StepError {
         /// What was read back.
         found: String,
     },
+    /// The child that was to make a call did not come to its end.
+    #[error("{call}")]
+    Unfinished {
+        /// The call with what it was given.
+        call: String,
+        /// What became of the child.
+        source: child::ChildError,
+    },
     /// What undoes a step could not be written down, so that it was not done.
     #[error("cannot record the launch")]
     Journal(#[source] io::Error),
@@ -58,6 +73,11 @@ impl StepError {
         matches!(errno, Some(libc::EPERM | libc::ENOSYS))
     }
 
+    /// True while the kernel does not come back from a call: what it changes in the end is not known.
+    pub fn hangs(&self) -> bool {
+        matches!(self, StepError::Unfinished { source: child::ChildError::Hangs { .. }, .. })
+    }
+
     /// The exit code that a launcher ends with.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -67,21 +87,25 @@ impl StepError {
     }
 }
 
-/// Does a step that may come before exec. What undoes it goes to `journal`
-/// first. `left_out` hears of a step that was not asked for and is forbidden here.
+/// What undoes a change that is about to be made; none where there is nothing to change.
 ///
 /// # Errors
-/// It was not done, or not wholly: what the journal has is to be undone.
-pub fn apply(
-    step: &Step,
-    journal: &mut dyn FnMut(Undo) -> io::Result<()>,
-    left_out: &mut dyn FnMut(&StepError),
-) -> Result<(), StepError> {
+/// What is there now cannot be read: the change must not be made.
+pub fn undo_of(change: &Change) -> Result<Option<Undo>, StepError> {
+    match change {
+        Change::Group(group) => Ok(Some(Undo::RemoveGroup(group.folder.clone()))),
+        Change::Write { file, value } => file::undo_of(file, value),
+    }
+}
+
+/// Does a step that may come before exec. What undoes a change is written down
+/// before. `left_out` hears of a step that was not asked for and is forbidden here.
+///
+/// # Errors
+/// It was not done, or not wholly: what was written down is to be undone.
+pub fn apply(step: &Step, left_out: &mut dyn FnMut(&StepError)) -> Result<(), StepError> {
     match step {
-        Step::Host(change) => {
-            journal(undo_of(change)).map_err(StepError::Journal)?;
-            make(change)
-        }
+        Step::Host(change) => make(change),
         Step::Join(folder) => cgroup::join(folder),
         Step::Affinity(cpus) => affinity(cpus),
         Step::MemoryPolicy { mode, nodes, need } => match memory_policy(*mode, nodes) {
@@ -96,15 +120,23 @@ pub fn apply(
     }
 }
 
-fn undo_of(change: &Change) -> Undo {
-    match change {
-        Change::Group(group) => Undo::RemoveGroup(group.folder.clone()),
-    }
+/// Makes a change in a child that is given this long; the child keeps the lease's lock.
+///
+/// # Errors
+/// As [`apply`], and where the child did not come to its end.
+pub fn make_within(limit: Duration, lock: BorrowedFd<'_>, change: &Change) -> Result<(), StepError> {
+    let unfinished = |source| StepError::Unfinished { call: change.shell(), source };
+    let told = child::within(limit, lock, || make(change).map_err(child::Failure::from));
+    told.map_err(unfinished)?.map_err(|failure| {
+        let (call, source) = failure.parts();
+        StepError::Refused { call, source }
+    })
 }
 
 fn make(change: &Change) -> Result<(), StepError> {
     match change {
         Change::Group(group) => cgroup::make(group),
+        Change::Write { file, value } => file::write(file, value),
     }
 }
 

@@ -4,8 +4,9 @@ use crate::request::MemPolicy;
 use crate::topology::{CpuSet, NodeMask};
 use nix::unistd::{ForkResult, Pid};
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,49 +158,31 @@ pub fn largest_file() -> u64 {
     if result == 0 { limit.rlim_cur } else { 0 }
 }
 
-/// Two processes go on from here: the child, which is told nothing, and the
-/// parent, which is told the child's pid.
+/// Which of the two processes this is after a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// The one that was there before, with the pid of the other.
+    Parent(Pid),
+    /// The new one.
+    Child,
+}
+
+/// Makes a copy of this process.
 ///
 /// # Errors
 /// What fork(2) answers.
-pub fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the launcher has one thread, so that no lock that another one holds is copied; threads that a
-    // probe which took too long has left wait in read(2) and hold none.
+pub fn fork() -> io::Result<Fork> {
+    // SAFETY: this program has one thread, so that the copy finds no lock taken by another.
     match unsafe { nix::unistd::fork() }? {
-        ForkResult::Child => Ok(None),
-        ForkResult::Parent { child } => Ok(Some(child)),
+        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        ForkResult::Child => Ok(Fork::Child),
     }
 }
 
-/// Ends this process at once: nothing is dropped, no handler of the parent's runs.
-pub fn exit_now(code: u8) -> ! {
-    // SAFETY: _exit(2) takes any status and does not come back.
-    unsafe { libc::_exit(code.into()) }
-}
-
-/// Closes every descriptor above stderr but these. What has owned them in this
-/// process must not be used or dropped any more.
-pub fn close_all_but(keep: &[RawFd]) {
-    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
-    keep.sort_unstable();
-    let ends = keep.iter().map(|&fd| fd.saturating_sub(1)).chain([u32::MAX]);
-    let starts = [3].into_iter().chain(keep.iter().map(|&fd| fd + 1));
-    for (first, last) in starts.zip(ends).filter(|(first, last)| first <= last) {
-        // SAFETY: close_range(2) takes any range; the caller vouches for the owners.
-        if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } < 0 {
-            close_each(first, last);
-        }
-    }
-}
-
-/// For Linux before 5.9.
-fn close_each(first: u32, last: u32) {
-    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let open: Vec<RawFd> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
-    for fd in open.into_iter().filter(|&fd| u32::try_from(fd).is_ok_and(|fd| (first..=last).contains(&fd))) {
-        // SAFETY: close(2) takes any number; the caller vouches for the owners.
-        unsafe { libc::close(fd) };
-    }
+/// Ends this process, a copy, without touching what the original still uses.
+pub fn end(status: i32) -> ! {
+    // SAFETY: _exit takes any number and runs nothing.
+    unsafe { libc::_exit(status) }
 }
 
 /// Takes a capability, by its number, out of what this process and its children can ever have.
@@ -271,9 +254,123 @@ fn pipe(action: libc::sighandler_t) {
     unsafe { libc::signal(libc::SIGPIPE, action) };
 }
 
+/// How a file is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// For one alone; refused where anybody has it.
+    Alone,
+    /// Beside others who only ask; waits until nobody has it alone.
+    Asking,
+}
+
+/// Locks an open file until the last copy of this descriptor is closed, those
+/// of children and of the workload too: nothing unlocks it before.
+///
+/// # Errors
+/// What flock(2) answers: EWOULDBLOCK where somebody else has it.
+pub fn lock(file: &File, lock: Lock) -> io::Result<()> {
+    let operation = match lock {
+        Lock::Alone => libc::LOCK_EX | libc::LOCK_NB,
+        Lock::Asking => libc::LOCK_SH,
+    };
+    loop {
+        // SAFETY: the descriptor is open as long as the file is borrowed.
+        let result = outcome(unsafe { libc::flock(file.as_raw_fd(), operation) }.into());
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Closes every descriptor above stderr but these. What has owned them in this
+/// process must not be used or dropped any more.
+pub fn close_all_but(keep: &[RawFd]) {
+    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
+    keep.sort_unstable();
+    let ends = keep.iter().map(|&fd| fd.saturating_sub(1)).chain([u32::MAX]);
+    let starts = [3].into_iter().chain(keep.iter().map(|&fd| fd + 1));
+    for (first, last) in starts.zip(ends).filter(|(first, last)| first <= last) {
+        // SAFETY: close_range(2) takes any range; the caller vouches for the owners.
+        if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } < 0 {
+            close_each(first, last);
+        }
+    }
+}
+
+/// For Linux before 5.9.
+fn close_each(first: u32, last: u32) {
+    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let open: Vec<RawFd> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|&fd| u32::try_from(fd).is_ok_and(|fd| (first..=last).contains(&fd))) {
+        // SAFETY: close(2) takes any number; the caller vouches for the owners.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// A descriptor that becomes readable when this process ends.
+///
+/// # Errors
+/// What pidfd_open(2) answers: ESRCH where there is no such process.
+pub fn process_descriptor(pid: u32) -> io::Result<OwnedFd> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    // SAFETY: the call takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    outcome(fd)?;
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just made this descriptor for us, close-on-exec, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends a signal by its number: those without a name too.
+///
+/// # Errors
+/// What kill(2) answers.
+pub fn send(pid: Pid, signal: i32) -> io::Result<()> {
+    // SAFETY: the call takes two integers.
+    outcome(unsafe { libc::kill(pid.as_raw(), signal) }.into())
+}
+
+/// Whether a process hears of the end of its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// It waits for them.
+    Heard,
+    /// It ignores SIGCHLD, and the kernel buries them.
+    Ignored,
+}
+
+/// Sets that, and tells how it was.
+///
+/// # Errors
+/// What signal(2) answers.
+pub fn hear_of_children(children: Children) -> io::Result<Children> {
+    let action = if children == Children::Ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: both actions are constants that signal(2) takes; no handler of ours is involved.
+    match unsafe { libc::signal(libc::SIGCHLD, action) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        libc::SIG_IGN => Ok(Children::Ignored),
+        _ => Ok(Children::Heard),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_descriptor_tells_when_the_process_has_ended() {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        use std::os::fd::AsFd;
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let descriptor = process_descriptor(child.id()).unwrap();
+        let ready = |wait: PollTimeout| poll(&mut [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)], wait).unwrap();
+        assert_eq!(ready(PollTimeout::ZERO), 0);
+        child.kill().unwrap();
+        assert_eq!(ready(PollTimeout::NONE), 1);
+        child.wait().unwrap();
+        assert_eq!(process_descriptor(child.id()).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
 
     #[test]
     fn affinity_reads_back_what_was_set() {

@@ -1,13 +1,15 @@
 //! Undoing one change, if it is still ours.
 
-use super::cgroup;
-use crate::fault;
+use super::child::{self, ChildError, Failure};
+use super::{cgroup, file};
 use crate::step::Undo;
+use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::Path;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// How it went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// It is as before.
     Done,
@@ -17,10 +19,23 @@ pub enum Outcome {
 
 /// It could not be undone.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-pub struct UndoError {
-    what: String,
-    source: io::Error,
+pub enum UndoError {
+    /// The kernel refused.
+    #[error("{what}")]
+    Refused {
+        /// What was to be done.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The child that was to do it did not come to its end.
+    #[error("{what}")]
+    Unfinished {
+        /// What was to be done.
+        what: String,
+        /// What became of the child.
+        source: ChildError,
+    },
 }
 
 /// Undoes a change; one that is undone already, or never came about, is fine.
@@ -28,48 +43,39 @@ pub struct UndoError {
 /// # Errors
 /// The kernel refused.
 pub fn undo(undo: &Undo) -> Result<Outcome, UndoError> {
-    let failed = |source| UndoError { what: undo.to_string(), source };
-    match undo {
-        Undo::RemoveGroup(folder) => cgroup::remove(folder).map(|()| Outcome::Done).map_err(failed),
-        Undo::Restore { file, old, ours } => restore(file, old, ours).map_err(failed),
+    let done = match undo {
+        Undo::RemoveGroup(folder) => cgroup::remove(folder).map(|()| Outcome::Done),
+        Undo::Restore { file, old, ours } => file::restore(file, old, ours),
+    };
+    done.map_err(|source| UndoError::Refused { what: undo.to_string(), source })
+}
+
+/// The same in a child that is given this long; the child keeps the lease's lock.
+///
+/// # Errors
+/// As above, and where the child did not come to its end.
+pub fn undo_within(change: &Undo, limit: Duration, lock: BorrowedFd<'_>) -> Result<Outcome, UndoError> {
+    let told = child::within(limit, lock, || undo(change).map_err(Failure::from));
+    let told = told.map_err(|source| UndoError::Unfinished { what: change.to_string(), source })?;
+    told.map_err(|failure| {
+        let (what, source) = failure.parts();
+        UndoError::Refused { what, source }
+    })
+}
+
+impl UndoError {
+    /// True where the time did not reach, so that trying again would take as long.
+    pub fn is_unfinished(&self) -> bool {
+        let UndoError::Unfinished { source, .. } = self else { return false };
+        matches!(source, ChildError::Late { .. } | ChildError::Hangs { .. })
     }
 }
 
-fn restore(file: &Path, old: &str, ours: &str) -> io::Result<Outcome> {
-    let found = std::fs::read_to_string(file)?;
-    let found = found.trim();
-    if found == old {
-        return Ok(Outcome::Done);
-    }
-    if found != ours {
-        return Ok(Outcome::NotOurs(found.to_owned()));
-    }
-    std::fs::write(file, old)?;
-    fault::point("file.restored");
-    let kept = std::fs::read_to_string(file)?;
-    match kept.trim() == old {
-        true => Ok(Outcome::Done),
-        false => Err(io::Error::other(format!("`{old}` was written, and the kernel kept `{}`", kept.trim()))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_gets_its_old_text_back_only_while_it_has_ours() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("driver_override");
-        let restore = Undo::Restore { file: file.clone(), old: "igb".into(), ours: "vfio-pci".into() };
-        for (found, outcome, after) in [
-            ("vfio-pci\n", Outcome::Done, "igb"),
-            ("igb\n", Outcome::Done, "igb\n"),
-            ("uio\n", Outcome::NotOurs("uio".into()), "uio\n"),
-        ] {
-            std::fs::write(&file, found).unwrap();
-            assert_eq!(undo(&restore).unwrap(), outcome);
-            assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
+impl From<UndoError> for Failure {
+    fn from(error: UndoError) -> Failure {
+        match error {
+            UndoError::Refused { what, source } => (what, source).into(),
+            UndoError::Unfinished { what, source } => (what, io::Error::other(source)).into(),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Where the launch goes, given what others hold: beside them, inside of the
 //! lease that we are in, or again where it was before.
 
-use super::LOCK_LIMIT;
 use crate::assume::Holdings;
 use crate::cli::LaunchArgs;
 use crate::consult::Consultation;
 use crate::lease::belief;
 use crate::lease::queue::{Ticket, pause};
-use crate::lease::recover::{self, Recovered};
+use crate::lease::recover::{self, Effort, Recovered};
 use crate::lease::{Lease, Ledger, Locked, nest};
 use crate::observe::Observed;
 use crate::plan::{self, Plan};
@@ -28,12 +27,14 @@ pub struct Place<'a> {
     pub parent: Option<String>,
     /// The lease of the same name that it takes over.
     pub before: Option<Lease>,
+    /// Leases that hold something which is about to come free.
+    ending: Vec<String>,
 }
 
 impl Place<'_> {
     /// Of a launch that holds nothing.
     pub fn unheld(plan: Plan) -> Self {
-        Place { plan, locked: None, parent: None, before: None }
+        Place { plan, locked: None, parent: None, before: None, ending: Vec::new() }
     }
 }
 
@@ -49,7 +50,7 @@ pub fn place<'a>(
 ) -> anyhow::Result<Place<'a>> {
     let mut consultation = Consultation::new(request, &observed.config)?;
     let Some(limit) = arguments.lease.wait else {
-        return advised(arguments, request, observed, ledger, &mut consultation);
+        return soon(arguments, request, observed, ledger, &mut consultation);
     };
     let end = Instant::now() + limit;
     let ticket = Ticket::take(ledger)?;
@@ -82,7 +83,7 @@ fn advised<'a>(
     consultation: &mut Consultation,
 ) -> anyhow::Result<Place<'a>> {
     loop {
-        let mut place = now(arguments, request, observed, ledger)?;
+        let mut place = now(arguments, request, observed, ledger, None)?;
         if !consultation.goes_on(&mut place.plan) {
             return Ok(place);
         }
@@ -92,33 +93,53 @@ fn advised<'a>(
     }
 }
 
+/// What has ended and is only being put right is waited for, rather than missed.
+fn soon<'a>(
+    arguments: &LaunchArgs,
+    request: &Request,
+    observed: &mut Observed,
+    ledger: &'a Ledger,
+    consultation: &mut Consultation,
+) -> anyhow::Result<Place<'a>> {
+    let place = advised(arguments, request, observed, ledger, consultation)?;
+    if place.plan.refusal.is_none() || place.ending.is_empty() {
+        return Ok(place);
+    }
+    let Place { locked, ending, .. } = place;
+    drop(locked);
+    recover::wait_for(ledger, &ending);
+    advised(arguments, request, observed, ledger, consultation)
+}
+
 fn now<'a>(
     arguments: &LaunchArgs,
     request: &Request,
     observed: &mut Observed,
     ledger: &'a Ledger,
+    discard: Option<&str>,
 ) -> anyhow::Result<Place<'a>> {
-    let locked = ledger.lock(LOCK_LIMIT)?;
-    let mut recovered = recover::recover(&locked)?;
+    let (locked, mut recovered) = recover::settle(ledger, Effort::Once, discard)?;
     let name = arguments.lease.name.as_deref();
     let before = name.map(|name| namesake(name, &mut recovered)).transpose()?.flatten();
     observed.look_again(request);
     recovered.disbelieve(|lease| !belief::is_possible(lease, &observed.machine));
+    recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     let parent = nest::parent(ledger, &recovered.live);
     observed.surroundings.inside = parent.map(Lease::holdings);
     observed.holdings = parent.map_or_else(|| recovered.holdings(), |parent| within(parent, &recovered));
     let parent = parent.map(|parent| parent.header.lease.clone());
     let again = before.as_ref().and_then(|before| as_before(request, observed, before));
-    let (plan, before) = match (again, before) {
-        (Some(plan), before) => (plan, before),
-        (None, before) => {
+    match (again, before) {
+        (None, Some(before)) => {
             // It asks for something else now, or cannot have the same again.
-            before.into_iter().for_each(|before| recover::end(&locked, before, &mut recovered));
-            (plan::plan(request, &observed.facts()), None)
+            drop(locked);
+            now(arguments, request, observed, ledger, Some(&before.header.lease))
         }
-    };
-    recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
-    Ok(Place { plan, locked: Some(locked), parent, before })
+        (again, before) => {
+            let plan = again.unwrap_or_else(|| plan::plan(request, &observed.facts()));
+            Ok(Place { plan, locked: Some(locked), parent, before, ending: recovered.ending() })
+        }
+    }
 }
 
 /// The lease that the last launch of this name has left, taken out of those that are kept.

@@ -4,7 +4,8 @@
 //! who may not undo anything. So a process that stays what it was stands by
 //! until exec, outside of the launch's cgroup.
 
-use crate::host::syscall;
+use crate::fault;
+use crate::host::syscall::{self, Fork};
 use crate::lease::ledger::Written;
 use crate::report;
 use nix::sys::wait::waitpid;
@@ -23,7 +24,7 @@ impl Standby {
     /// It cannot be started.
     pub fn start(lease: Written) -> io::Result<Standby> {
         let (mut ours, theirs) = UnixStream::pair()?;
-        if let Some(child) = syscall::fork()? {
+        if let Fork::Parent(child) = syscall::fork()? {
             drop(theirs);
             // Where the caller ignores SIGCHLD there is nothing to wait for.
             let _ = waitpid(child, None);
@@ -31,8 +32,8 @@ impl Standby {
         }
         // As the child of a child that is gone, it is never one of the workload's.
         match syscall::fork() {
-            Ok(None) => stand_by(theirs, &lease),
-            Ok(Some(_)) | Err(_) => syscall::exit_now(0),
+            Ok(Fork::Child) => stand_by(theirs, &lease),
+            Ok(Fork::Parent(_)) | Err(_) => syscall::end(0),
         }
     }
 
@@ -47,10 +48,11 @@ fn stand_by(mut launch: UnixStream, lease: &Written) -> ! {
     let mut byte = [0];
     // The lease lives as long as somebody has its lock: nobody must wait for this process.
     syscall::close_all_but(&[launch.as_raw_fd()]);
+    fault::role("standby");
     let told = launch.write_all(&byte).and_then(|()| launch.read_exact(&mut byte));
     if told.is_ok() {
         lease.take_back(&mut |remark| report::say(format!("numa-run: {remark}\n")));
         let _ = launch.write_all(&byte);
     }
-    syscall::exit_now(0)
+    syscall::end(0)
 }

@@ -3,11 +3,12 @@
 use super::placing::Place;
 use super::standby::Standby;
 use crate::fault;
+use crate::host::audit::Audit;
 use crate::host::{self, StepError};
 use crate::lease::journal::Journal;
-use crate::lease::{Header, Locked};
+use crate::lease::{Header, Locked, guardian};
 use crate::report;
-use crate::step::Step;
+use crate::step::{Change, Step};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::convert::Infallible;
@@ -19,14 +20,40 @@ use std::os::fd::AsFd;
 /// have as many: programs expect the low numbers to be free.
 const LOCK_FROM: i32 = 512;
 
+/// Who undoes what is host-wide as soon as the workload has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aftermath {
+    /// A process that is left behind for it.
+    Guardian,
+    /// Our parent.
+    Supervisor,
+}
+
+/// What goes with the steps.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Who comes after the workload.
+    pub aftermath: Aftermath,
+    /// Where who comes after it writes down what he does.
+    pub audit: Audit,
+    /// Whether remarks are left out.
+    pub quiet: bool,
+}
+
 /// Does the steps, the last of which becomes the workload.
 ///
 /// # Errors
 /// Nothing was started, and nothing is left of what was done.
-pub fn run(steps: &[Step], place: Place<'_>, header: Header, request: &str, quiet: bool) -> anyhow::Result<Infallible> {
+pub fn run(
+    steps: &[Step],
+    place: Place<'_>,
+    header: Header,
+    request: &str,
+    manner: Manner,
+) -> anyhow::Result<Infallible> {
     let needed =
         !header.held.is_empty() || header.name.is_some() || steps.iter().any(|step| matches!(step, Step::Host(_)));
-    let Place { mut locked, before, .. } = place;
+    let Place { locked, before, .. } = place;
     let own = locked.as_ref().filter(|_| needed).map(|locked| locked.publish(header, request)).transpose()?;
     let mut journal = own.map(Journal::new);
     if let (Some(locked), Some(journal), Some(before)) = (&locked, &mut journal, before) {
@@ -34,62 +61,122 @@ pub fn run(steps: &[Step], place: Place<'_>, header: Header, request: &str, quie
             .take_over(locked, &before)
             .with_context(|| format!("cannot take lease {} over", before.header.lease))?;
     }
-    let mut standby = None;
-    let started = stand_by(steps, journal.as_ref(), &mut standby);
-    let error = match started.and_then(|()| all(steps, &mut locked, &mut journal, quiet)) {
+    let mut transaction = Transaction { locked, journal, standby: None, manner, guarded: false, ready: false };
+    let error = match transaction.all(steps) {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    if let Some(standby) = standby {
-        standby.take_back();
-    } else if let Some(journal) = journal {
-        journal.roll_back(&mut |remark| report::say(format!("numa-run: {remark}\n")));
+    let mut tell = |remark| report::say(format!("numa-run: {remark}\n"));
+    match (transaction.journal, transaction.standby) {
+        // What the kernel still does with it cannot be foreseen.
+        (Some(journal), _) if error.hangs() => journal.quarantine(&error, &mut tell),
+        (_, Some(standby)) => standby.take_back(),
+        (Some(journal), None) => journal.roll_back(&mut tell),
+        (None, None) => {}
     }
     Err(told(error))
 }
 
-/// Leaves somebody behind who can take the launch back when it has given up its rights.
-fn stand_by(steps: &[Step], journal: Option<&Journal>, standby: &mut Option<Standby>) -> Result<(), StepError> {
-    let gives_up = steps.iter().any(|step| matches!(step, Step::Rights(rights) if rights.held().is_some()));
-    if let Some(journal) = journal.filter(|_| gives_up) {
-        let call = "fork, to be able to take the launch back".to_owned();
-        let started = Standby::start(journal.own().written());
-        *standby = Some(started.map_err(|source| StepError::Refused { call, source })?);
-    }
-    Ok(())
+struct Transaction<'a> {
+    locked: Option<Locked<'a>>,
+    journal: Option<Journal>,
+    standby: Option<Standby>,
+    manner: Manner,
+    guarded: bool,
+    /// The lease is marked as running, and its lock is the workload's to inherit.
+    ready: bool,
 }
 
-fn all(
-    steps: &[Step],
-    locked: &mut Option<Locked<'_>>,
-    journal: &mut Option<Journal>,
-    quiet: bool,
-) -> Result<Infallible, StepError> {
-    let mut left_out = |error: &StepError| {
-        let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        if !quiet {
-            report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
-        }
-    };
-    let mut ready = false;
-    for step in steps {
-        if matches!(step, Step::Rights(_) | Step::Exec(_)) && !std::mem::replace(&mut ready, true) {
-            if let Some(journal) = &mut *journal {
-                journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
+impl Transaction<'_> {
+    fn all(&mut self, steps: &[Step]) -> Result<Infallible, StepError> {
+        self.stand_by(steps)?;
+        for step in steps {
+            match step {
+                Step::Host(change) => self.change(step, change)?,
+                Step::Rights(_) | Step::Exec(_) => {
+                    self.running()?;
+                    self.apply(step)?;
+                }
+                Step::Join(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } => self.apply(step)?,
             }
-            // Loading the workload may take its time: others need not wait for it.
-            // And its user could stop a process that is his, with the lock.
-            locked.take();
-            fault::point("ledger.unlocked");
+            fault::point("step.done");
         }
-        let mut before = |undo| match &mut *journal {
-            Some(journal) => journal.before(undo),
-            None => Err(io::Error::other("no lease was taken")),
-        };
-        host::apply(step, &mut before, &mut left_out)?;
-        fault::point("step.done");
+        Err(host::exec::ExecError::nothing().into())
     }
-    Err(host::exec::ExecError::nothing().into())
+
+    /// Leaves somebody behind who can take the launch back when it has given up its rights.
+    fn stand_by(&mut self, steps: &[Step]) -> Result<(), StepError> {
+        let gives_up = steps.iter().any(|step| matches!(step, Step::Rights(rights) if rights.held().is_some()));
+        if let Some(journal) = self.journal.as_ref().filter(|_| gives_up) {
+            let call = "fork, to be able to take the launch back".to_owned();
+            let started = Standby::start(journal.own().written());
+            self.standby = Some(started.map_err(|source| StepError::Refused { call, source })?);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, step: &Step) -> Result<(), StepError> {
+        host::apply(step, &mut |error: &StepError| {
+            let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+            if !self.manner.quiet {
+                report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
+            }
+        })
+    }
+
+    /// What undoes a change is on disk before it is made. One that may block is
+    /// made by a child, after the ledger was given back.
+    fn change(&mut self, step: &Step, change: &Change) -> Result<(), StepError> {
+        let Some(undo) = host::undo_of(change)? else { return Ok(()) };
+        if change.limit().is_some() {
+            self.unlock();
+        }
+        let no_lease = || StepError::Journal(io::Error::other("no lease was taken"));
+        self.journal.as_mut().ok_or_else(no_lease)?.before(undo).map_err(StepError::Journal)?;
+        self.guard();
+        let lock = self.journal.as_ref().ok_or_else(no_lease)?.own().lock.as_fd();
+        match change.limit() {
+            None => self.apply(step),
+            Some(limit) => host::make_within(limit, lock, change),
+        }
+    }
+
+    /// Leaves somebody behind who undoes what others on this host feel. Without
+    /// him it stays until the next launch, or `numa-run gc`.
+    fn guard(&mut self) {
+        let needed = self.journal.as_ref().is_some_and(Journal::is_host_wide);
+        if !needed || self.guarded || self.manner.aftermath == Aftermath::Supervisor {
+            return;
+        }
+        self.guarded = true;
+        let started = self.journal.as_ref().map(|journal| guardian::start(journal.own(), &self.manner.audit));
+        if let Some(Err(error)) = started {
+            report::say(format!(
+                "numa-run: nobody will undo what this launch changes when it ends, but the next launch or `numa-run gc`: {error}\n"
+            ));
+        }
+        fault::point("guard.started");
+    }
+
+    fn running(&mut self) -> Result<(), StepError> {
+        if std::mem::replace(&mut self.ready, true) {
+            return Ok(());
+        }
+        // What was taken over from the last launch of this name is to be undone too.
+        self.guard();
+        if let Some(journal) = &mut self.journal {
+            journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
+        }
+        // Loading the workload may take its time: others need not wait for it.
+        // And its user could stop a process that is his, with the lock.
+        self.unlock();
+        Ok(())
+    }
+
+    fn unlock(&mut self) {
+        self.locked.take();
+        fault::point("ledger.unlocked");
+    }
 }
 
 /// Leaves the lease's lock to the workload, which holds it as long as it or a child of it lives.

@@ -23,12 +23,12 @@ impl Identity {
 
     /// The process that has this pid now; none where there is none, or only a zombie.
     pub fn of(root: &Path, pid: u32) -> Option<Identity> {
-        let stat = std::fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
-        // The program's name stands in brackets and may hold blanks and brackets.
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-        let state = fields.next()?;
-        let start = fields.nth(18)?.parse().ok()?;
-        (!matches!(state, "Z" | "X")).then(|| Identity { pid, start, boot: boot(root) })
+        read(root, pid).filter(|(_, state)| !matches!(state.as_str(), "Z" | "X")).map(|(identity, _)| identity)
+    }
+
+    /// The same for a child that nobody has waited for.
+    pub fn even_if_ended(root: &Path, pid: u32) -> Option<Identity> {
+        read(root, pid).map(|(identity, _)| identity)
     }
 
     /// True while this very process runs.
@@ -44,6 +44,16 @@ impl Identity {
         let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
         ids.split_ascii_whitespace().any(|id| id.parse() == Ok(user))
     }
+}
+
+/// A process with its state.
+fn read(root: &Path, pid: u32) -> Option<(Identity, String)> {
+    let stat = std::fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
+    // The program's name stands in brackets and may hold blanks and brackets.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.to_owned();
+    let start = fields.nth(18)?.parse().ok()?;
+    Some((Identity { pid, start, boot: boot(root) }, state))
 }
 
 /// Seconds since the boot, which no clock that is set can change.
@@ -85,5 +95,6 @@ mod tests {
         assert_eq!(Identity::of(root.path(), 7).unwrap().start, 4242);
         write("Z");
         assert_eq!(Identity::of(root.path(), 7), None);
+        assert_eq!(Identity::even_if_ended(root.path(), 7).unwrap().start, 4242);
     }
 }

@@ -1,13 +1,17 @@
 //! What undoes a step is on disk before the step is done.
 
 use super::ledger::Own;
+use super::log::Log;
 use super::record::Event;
 use super::{Lease, Locked};
 use crate::fault;
 use crate::host::audit::TARGET;
-use crate::host::undo;
+use crate::host::undo::{self, Outcome, UndoError};
 use crate::step::Undo;
+use std::error::Error;
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// What a launch has done to the host so far.
 #[derive(Debug)]
@@ -60,31 +64,69 @@ impl Journal {
 
     /// Undoes everything, the last step first, and ends the lease. What cannot
     /// be undone is told, and its lease stays for the next launch to try again.
-    pub fn roll_back(self, tell: &mut dyn FnMut(String)) {
-        if take_back(&self.done, tell).is_ok()
-            && let Err(error) = self.own.release()
-        {
-            tell(format!("the lease could not be removed: {error}"));
+    pub fn roll_back(mut self, tell: &mut dyn FnMut(String)) {
+        let (lock, log) = self.own.parts();
+        match take_back(&self.done, &mut |undo| undone(undo, lock, log, None), tell) {
+            Ok(()) => {
+                if let Err(error) = self.own.release() {
+                    tell(format!("the lease could not be removed: {error}"));
+                }
+            }
+            Err(error) if error.is_unfinished() => self.quarantine(&error, tell),
+            Err(_) => {}
         }
+    }
+
+    /// Leaves the lease with all that it holds where the kernel does not come
+    /// back from something of it.
+    pub fn quarantine(mut self, error: &dyn Error, tell: &mut dyn FnMut(String)) {
+        let reason = crate::report::chain(error);
+        let _ = self.own.note(&Event::Stuck(reason));
+        tell(format!("lease {} keeps what it holds: `numa-run gc` tries again to undo it", self.own.id));
     }
 
     /// The lease.
     pub fn own(&self) -> &Own {
         &self.own
     }
+
+    /// True where something is to be undone at once when the workload ends.
+    pub fn is_host_wide(&self) -> bool {
+        self.done.iter().any(Undo::is_host_wide)
+    }
+}
+
+/// Undoes one of a lease's changes, in a child where it may block, and writes
+/// down that it has been undone.
+///
+/// # Errors
+/// It was not undone.
+pub fn undone(undo: &Undo, lock: BorrowedFd<'_>, log: &mut Log, left: Option<Duration>) -> Result<Outcome, UndoError> {
+    let outcome = match undo.limit() {
+        None => undo::undo(undo)?,
+        Some(limit) => undo::undo_within(undo, left.map_or(limit, |left| limit.min(left)), lock)?,
+    };
+    fault::point("undo.done");
+    // Where it cannot be written down it is undone once more, which changes nothing.
+    let _ = log.note(&Event::Undone(undo.clone()));
+    Ok(outcome)
 }
 
 /// Undoes these, the last one first, and tells what somebody else has changed since.
 ///
 /// # Errors
 /// One of them failed. The others were undone.
-pub fn take_back(done: &[Undo], tell: &mut dyn FnMut(String)) -> Result<(), undo::UndoError> {
+pub fn take_back(
+    done: &[Undo],
+    undo_one: &mut dyn FnMut(&Undo) -> Result<Outcome, UndoError>,
+    tell: &mut dyn FnMut(String),
+) -> Result<(), UndoError> {
     let mut failed = Ok(());
     for undo in done.iter().rev() {
         fault::point("undo.begun");
-        match undo::undo(undo) {
-            Ok(undo::Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),
-            Ok(undo::Outcome::NotOurs(found)) => {
+        match undo_one(undo) {
+            Ok(Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),
+            Ok(Outcome::NotOurs(found)) => {
                 tell(format!("left as it is, because it was changed since: {undo}: found {found}"));
             }
             Err(error) => {

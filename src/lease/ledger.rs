@@ -6,17 +6,20 @@
 use super::belief::Budget;
 use super::folder::{self, whatever_the_umask};
 use super::holder::holder;
-use super::journal::take_back;
+use super::journal::{take_back, undone};
 use super::life::{self, Life, Signs};
+use super::log::Log;
 use super::record::{self, Damage};
 use super::{Header, Held, Lease, identity};
 use crate::fault;
+use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -154,6 +157,11 @@ impl Ledger {
         Ok(entries)
     }
 
+    /// One of them; none where it is gone.
+    pub fn look_up(&self, id: &str) -> Option<Entry> {
+        self.entry(&Signs::read(&self.root), &mut Budget::default(), id.to_owned())
+    }
+
     /// None for what is gone.
     fn entry(&self, signs: &Signs, budget: &mut Budget, id: String) -> Option<Entry> {
         let (text, user) = text(&self.file(&id, "lease"), budget)?;
@@ -186,10 +194,7 @@ impl Ledger {
     /// # Errors
     /// It could not be written.
     pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut log = options.append(true).custom_flags(libc::O_NOFOLLOW).open(self.file(id, "lease"))?;
-        log.write_all(record::line(event)?.as_bytes())?;
-        log.sync_data()
+        Log::open(&self.file(id, "lease"))?.note(event)
     }
 }
 
@@ -251,9 +256,9 @@ pub struct Own {
     /// What it holds.
     pub held: Held,
     file: PathBuf,
-    log: File,
+    log: Log,
     /// Closed, it ends the lease; the workload inherits it.
-    pub lock: Flock<File>,
+    pub lock: File,
     lock_path: PathBuf,
 }
 
@@ -276,7 +281,7 @@ impl Locked<'_> {
             self.write(&file, &record::begun(&header, request)?)
         });
         match written {
-            Ok(log) => Ok(Own { id, held, file, log, lock, lock_path }),
+            Ok(log) => Ok(Own { id, held, file, log: Log::new(log), lock, lock_path }),
             Err(source) => {
                 let _ = fs::remove_file(&lock_path);
                 Err(LedgerError::File { path: file, source })
@@ -329,15 +334,15 @@ impl Locked<'_> {
 }
 
 /// Makes a lock and takes it.
-pub(super) fn new_lock(path: &Path) -> io::Result<Flock<File>> {
+pub(super) fn new_lock(path: &Path) -> io::Result<File> {
     // Others must not open it: a lock of theirs would keep this lease alive.
     whatever_the_umask(|| OpenOptions::new().write(true).create_new(true).mode(0o400).open(path))?;
     fault::point("lease.lock-made");
     // What the workload inherits is open for reading only.
     let file = life::open(path)?;
-    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+    syscall::lock(&file, Lock::Alone)?;
     fault::point("lease.lock-held");
-    Ok(lock)
+    Ok(file)
 }
 
 /// A lease ends with the unlink of its file; a lock without one is swept.
@@ -357,15 +362,23 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 }
 
 impl Own {
+    /// The folder of its ledger.
+    pub fn ledger_folder(&self) -> &Path {
+        let leases = self.file.parent();
+        leases.and_then(Path::parent).unwrap_or(Path::new("/"))
+    }
+
+    /// The lock and the file, to undo what this launch did.
+    pub fn parts(&mut self) -> (BorrowedFd<'_>, &mut Log) {
+        (self.lock.as_fd(), &mut self.log)
+    }
+
     /// Appends what happened, and comes back when it is on disk.
     ///
     /// # Errors
     /// It could not be written.
     pub fn note(&mut self, event: &record::Event) -> io::Result<()> {
-        self.log.write_all(record::line(event)?.as_bytes())?;
-        self.log.sync_data()?;
-        fault::point("journal.noted");
-        Ok(())
+        self.log.note(event)
     }
 
     /// The lease as others find it.
@@ -394,14 +407,23 @@ impl Written {
     /// Undoes what its journal has by now, and ends it. What cannot be undone
     /// is told, and the lease stays for the next launch to try again.
     pub fn take_back(&self, tell: &mut dyn FnMut(String)) {
-        let read = text(&self.file, &mut Budget::default())
-            .and_then(|(text, user)| record::read(&text.ok()?, &self.id, user).ok());
-        let Some(lease) = read else { return tell(format!("the lease {} cannot be read", self.file.display())) };
-        let done = take_back(&lease.journal, tell).is_ok();
-        let removed = || gone(fs::remove_file(&self.file)).and_then(|()| gone(fs::remove_file(&self.lock_path)));
-        if done && let Err(error) = removed() {
+        let taken = self.opened().map(|(lease, lock, mut log)| {
+            take_back(&lease.journal, &mut |undo| undone(undo, lock.as_fd(), &mut log, None), tell)
+        });
+        let removed = match taken {
+            Ok(Ok(())) => remove(&self.file, &self.lock_path),
+            Ok(Err(_)) => Ok(()),
+            Err(error) => return tell(format!("the lease {} cannot be read: {error}", self.file.display())),
+        };
+        if let Err(error) = removed {
             tell(format!("the lease could not be removed: {error}"));
         }
+    }
+
+    fn opened(&self) -> io::Result<(Lease, File, Log)> {
+        let (text, user) = text(&self.file, &mut Budget::default()).ok_or(io::ErrorKind::NotFound)?;
+        let lease = text.and_then(|text| record::read(&text, &self.id, user)).map_err(io::Error::other)?;
+        Ok((lease, life::open(&self.lock_path)?, Log::open(&self.file)?))
     }
 }
 

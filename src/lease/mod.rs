@@ -3,8 +3,10 @@
 //! Reading order: `identity` says which process is meant, `record` is the
 //! file's format, `belief` says how far another user's is believed, `life` judges
 //! whether a lease's workload still runs, `rebuild` what a damaged one holds,
-//! `ledger` is the folder (`folder` makes it safe) with its lock (`holder` has it), `journal` writes what undoes a step before the
-//! step is done, `recover` puts right what a launch left that is no more,
+//! `ledger` is the folder (`folder` makes it safe) with its lock (`holder` has it),
+//! `journal` writes what undoes a step before the step is done (`log` appends it),
+//! `recover` puts right what a launch left that is no more, with `claim` where
+//! that may take its time, `watch` waits for its end, `guardian` is who does,
 //! `nest` finds the lease that we are in, `queue` is who waits for others.
 //!
 //! What keeps this true whatever happens:
@@ -18,17 +20,21 @@
 #![allow(clippy::disallowed_methods)] // The ledger is written here.
 
 pub mod belief;
+pub mod claim;
 pub mod folder;
+pub mod guardian;
 pub mod holder;
 pub mod identity;
 pub mod journal;
 pub mod ledger;
 pub mod life;
+pub mod log;
 pub mod nest;
 pub mod queue;
 pub mod rebuild;
 pub mod record;
 pub mod recover;
+pub mod watch;
 
 pub use identity::Identity;
 pub use ledger::{Entry, Ledger, LedgerError, Locked};
@@ -56,6 +62,10 @@ pub struct Lease {
     pub journal: Vec<Undo>,
     /// Whether the launch has come to its workload.
     pub running: bool,
+    /// Whether what it did is being undone, or was when that was interrupted.
+    pub ending: bool,
+    /// What of it does not come back from the kernel; tried again by hand and by the timer only.
+    pub stuck: Option<String>,
     /// When its end was first seen, in seconds since the boot.
     pub ended: Option<u64>,
     /// What tells its request from others, for a restart under the same name.

@@ -3,7 +3,6 @@
 use super::ledger::{LedgerError, new_lock};
 use super::life::Signs;
 use super::{Ledger, identity};
-use nix::fcntl::Flock;
 use nix::unistd::geteuid;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub struct Ticket {
     path: PathBuf,
-    _lock: Flock<File>,
+    _lock: File,
 }
 
 impl Ticket {

@@ -12,12 +12,18 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// What undoes the step that comes next.
     Undo(Undo),
-    /// The last of those that are not undone has been undone.
-    Undone,
+    /// This has been undone, or is somebody else's now.
+    Undone(Undo),
     /// The workload is about to run.
     Running,
     /// What tells the request from others.
     Request(String),
+    /// It has another lock now, with this inode.
+    Lock(u64),
+    /// Its workload has ended, and what the launch did is being undone.
+    Ending,
+    /// Something of it does not come back from the kernel: why.
+    Stuck(String),
     /// The end was seen, so many seconds after the boot.
     Ended(u64),
 }
@@ -83,7 +89,13 @@ pub fn read(text: &str, id: &str, user: u32) -> Result<Lease, Damage> {
     for event in lines.map_while(value) {
         match event {
             Event::Undo(undo) => lease.journal.push(undo),
-            Event::Undone => _ = lease.journal.pop(),
+            Event::Undone(undo) => {
+                let at = lease.journal.iter().rposition(|other| *other == undo);
+                _ = at.map(|at| lease.journal.remove(at));
+            }
+            Event::Lock(inode) => lease.header.lock = inode,
+            Event::Ending => lease.ending = true,
+            Event::Stuck(reason) => lease.stuck = Some(reason),
             Event::Running => lease.running = true,
             Event::Request(request) => lease.request = request,
             Event::Ended(at) => lease.ended = lease.ended.or(Some(at)),
@@ -120,10 +132,12 @@ mod tests {
 
     #[test]
     fn a_lease_is_read_as_it_was_written() {
-        let events = [Event::Undo(undo("/a")), Event::Undo(undo("/b")), Event::Undone, Event::Running];
+        let done = ["/a", "/b", "/c"].map(|path| Event::Undo(undo(path)));
+        let events = [&done[..], &[Event::Running, Event::Undone(undo("/b")), Event::Lock(9)]].concat();
         let lease = read(&text(&events), "a1", 7).unwrap();
-        assert_eq!((lease.header, lease.user, lease.running), (header(), 7, true));
-        assert_eq!((lease.journal, lease.request.as_str()), (vec![undo("/a")], "--cpus 2"));
+        assert_eq!((&lease.header.held, lease.header.lock), (&header().held, 9));
+        assert_eq!((lease.user, lease.running, lease.request.as_str()), (7, true, "--cpus 2"));
+        assert_eq!(lease.journal, [undo("/a"), undo("/c")]);
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! What launches left that are no more: their steps are undone, their leases taken out.
 
 use super::belief::Moment;
+use super::claim::Claim;
 use super::identity::uptime;
 use super::journal::take_back;
+use super::queue::pause;
 use super::record::Event;
-use super::{Entry, Lease, LedgerError, Life, Locked};
+use super::{Entry, Lease, Ledger, LedgerError, Life, Locked};
 use crate::assume::Holdings;
+use crate::fault;
 use crate::host::audit::TARGET;
+use crate::host::undo::undo;
 use nix::unistd::geteuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What was found and done.
 #[derive(Debug, Default)]
@@ -27,6 +32,12 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Leases whose workload has ended while somebody undoes what their launches did: soon nothing holds it.
+    pub fn ending(&self) -> Vec<String> {
+        let ending = self.live.iter().filter(|lease| lease.ending && lease.stuck.is_none());
+        ending.map(|lease| lease.header.lease.clone()).collect()
+    }
+
     /// What a launch must keep off now.
     pub fn holdings(&self) -> Holdings {
         super::holdings(self.live.iter().chain(&self.waiting).chain(&self.stuck))
@@ -45,46 +56,136 @@ impl Recovered {
     }
 }
 
-/// Puts everything right that can be put right by this user.
-///
-/// # Errors
-/// The ledger cannot be read.
-pub fn recover(locked: &Locked<'_>) -> Result<Recovered, LedgerError> {
-    let recovered = these(locked, |_| true)?;
-    locked.sweep();
-    Ok(recovered)
+/// Whether what did not come back from the kernel once is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// No: a launch has others to start.
+    Once,
+    /// Yes: that is what was asked for.
+    Again,
 }
 
-/// The same for some of the leases.
+/// How long all that may block may take together.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Puts everything right that can be put right by this user, and comes back
+/// with the ledger locked. What may block in the kernel is undone while the
+/// ledger is not locked, by who has claimed its lease.
 ///
 /// # Errors
-/// The ledger cannot be read.
-pub fn these(locked: &Locked<'_>, meant: impl Fn(&Entry) -> bool) -> Result<Recovered, LedgerError> {
-    let mut recovered = Recovered::default();
-    let (moment, now) = (Moment::now(Path::new("/")), uptime(Path::new("/")));
-    let mut junk = Junk::default();
-    for entry in locked.ledger().entries()?.into_iter().filter(meant) {
-        if let (Ok(lease), Some(damage)) = (&entry.lease, &entry.damage) {
-            let cpus = &lease.header.held.cpus;
-            recovered.remarks.push(format!("lease {}: {damage}: it holds CPUs {cpus}, as its cgroup does", entry.id));
+/// The ledger cannot be locked or read.
+pub fn settle<'a>(ledger: &'a Ledger, effort: Effort, discard: Option<&str>) -> Result<Settled<'a>, LedgerError> {
+    these(ledger, effort, discard, &|_| true)
+}
+
+/// The ledger with its lock, and what was found in it.
+pub type Settled<'a> = (Locked<'a>, Recovered);
+
+/// The same for some of the leases. The one to be discarded is not kept for a restart.
+///
+/// # Errors
+/// The ledger cannot be locked or read.
+pub fn these<'a>(
+    ledger: &'a Ledger,
+    effort: Effort,
+    discard: Option<&str>,
+    meant: &dyn Fn(&Entry) -> bool,
+) -> Result<Settled<'a>, LedgerError> {
+    let end = Instant::now() + LIMIT;
+    let mut round = Round { effort, discard, tried: BTreeSet::new(), remarks: Vec::new() };
+    loop {
+        let locked = ledger.lock(LOCK_LIMIT)?;
+        let (mut recovered, claims) = round.look(&locked, meant)?;
+        if claims.is_empty() {
+            locked.sweep();
+            recovered.remarks.splice(..0, round.remarks);
+            return Ok((locked, recovered));
         }
-        match entry.lease {
-            Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
-            Ok(lease) if moment.is_left_alone(&lease) => {}
-            Ok(lease) if moment.is_unknown(&lease) => {
-                let version = lease.header.version;
-                let of_another =
-                    format!("lease {}: a numa-run with ledger version {version} has to put it right", entry.id);
-                recovered.remarks.push(of_another);
-                recovered.stuck.push(lease);
-            }
-            Ok(lease) if moment.waits(&lease) && is_kept(locked, &lease, now) => recovered.waiting.push(lease),
-            Ok(lease) => end(locked, lease, &mut recovered),
-            Err(ref damage) => junk.found(&entry, damaged(locked, &entry, &damage.to_string())),
+        round.remarks.append(&mut recovered.remarks);
+        drop(locked);
+        fault::point("recover.unlocked");
+        // Those that time does not reach are dead as before.
+        for claim in claims.into_iter().take_while(|_| Instant::now() < end) {
+            claim.undo(end, &mut |remark| round.remarks.push(remark));
+            fault::point("recover.undone");
         }
     }
-    recovered.remarks.extend(junk.remarks());
-    Ok(recovered)
+}
+
+/// How long is waited for another launch that is being made.
+pub const LOCK_LIMIT: Duration = Duration::from_secs(10);
+
+/// One look at the ledger after the other, until nothing is left to be done outside of its lock.
+struct Round<'a> {
+    effort: Effort,
+    discard: Option<&'a str>,
+    /// Leases that were claimed before.
+    tried: BTreeSet<String>,
+    remarks: Vec<String>,
+}
+
+impl Round<'_> {
+    fn look(
+        &mut self,
+        locked: &Locked<'_>,
+        meant: &dyn Fn(&Entry) -> bool,
+    ) -> Result<(Recovered, Vec<Claim>), LedgerError> {
+        let (mut recovered, mut claims) = (Recovered::default(), Vec::new());
+        let (moment, now) = (Moment::now(Path::new("/")), uptime(Path::new("/")));
+        let mut junk = Junk::default();
+        for entry in locked.ledger().entries()?.into_iter().filter(meant) {
+            recovered.remarks.extend(rebuilt(&entry));
+            match entry.lease {
+                Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
+                Ok(lease) if moment.is_left_alone(&lease) => {}
+                Ok(lease) if moment.is_unknown(&lease) => {
+                    recovered.remarks.push(of_another_version(&lease));
+                    recovered.stuck.push(lease);
+                }
+                Ok(lease) if self.keeps(&lease) && moment.waits(&lease) && is_kept(locked, &lease, now) => {
+                    recovered.waiting.push(lease);
+                }
+                Ok(lease) if is_own(&lease) && Claim::is_needed(&lease) => {
+                    claims.extend(self.claim(locked, lease, &mut recovered));
+                }
+                Ok(lease) => end(locked, lease, &mut recovered),
+                Err(ref damage) => junk.found(&entry, damaged(locked, &entry, &damage.to_string())),
+            }
+        }
+        recovered.remarks.extend(junk.remarks());
+        Ok((recovered, claims))
+    }
+
+    fn keeps(&self, lease: &Lease) -> bool {
+        self.discard != Some(&lease.header.lease)
+    }
+
+    /// None where it is not to be tried, again or at all.
+    fn claim(&mut self, locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) -> Option<Claim> {
+        let tired = lease.stuck.is_some() && self.effort == Effort::Once;
+        if tired || !self.tried.insert(lease.header.lease.clone()) {
+            recovered.stuck.push(lease);
+            return None;
+        }
+        let claim = Claim::take(locked, lease.clone());
+        if let Err(error) = &claim {
+            recovered.remarks.push(format!("lease {}: cannot be ended: {error}", lease.header.lease));
+            recovered.stuck.push(lease);
+        }
+        claim.ok()
+    }
+}
+
+/// What is said of a damaged lease whose cgroup still tells what it holds.
+fn rebuilt(entry: &Entry) -> Option<String> {
+    let (Ok(lease), Some(damage)) = (&entry.lease, &entry.damage) else { return None };
+    let cpus = &lease.header.held.cpus;
+    Some(format!("lease {}: {damage}: it holds CPUs {cpus}, as its cgroup does", entry.id))
+}
+
+fn of_another_version(lease: &Lease) -> String {
+    let (id, version) = (&lease.header.lease, lease.header.version);
+    format!("lease {id}: a numa-run with ledger version {version} has to put it right")
 }
 
 /// What is no lease, so that somebody who leaves much of it is not heard all the time.
@@ -109,20 +210,33 @@ impl Junk {
     }
 }
 
+/// Waits until nobody undoes what these launches did, as long as one who undoes has time for it.
+pub fn wait_for(ledger: &Ledger, ending: &[String]) {
+    let end = Instant::now() + LIMIT;
+    let goes_on = |id: &String| {
+        let entry = ledger.look_up(id).filter(|entry| entry.life == Life::Alive);
+        entry.is_some_and(|entry| entry.lease.is_ok_and(|lease| lease.stuck.is_none()))
+    };
+    while ending.iter().any(goes_on) && pause(end) {}
+}
+
 /// Whether a lease is kept for a restart; its end is written down when it is first seen.
 fn is_kept(locked: &Locked<'_>, lease: &Lease, now: u64) -> bool {
-    let own = lease.user == geteuid().as_raw();
-    let noted = || own && locked.ledger().note(&lease.header.lease, &Event::Ended(now)).is_ok();
+    let noted = || is_own(lease) && locked.ledger().note(&lease.header.lease, &Event::Ended(now)).is_ok();
     lease.ended.is_some() || noted() || lease.user == 0
 }
 
+fn is_own(lease: &Lease) -> bool {
+    lease.user == geteuid().as_raw()
+}
+
 /// Undoes what a dead launch did, and takes its lease out.
-pub fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
+fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
     let id = lease.header.lease.clone();
     let mut tell = |remark: String| recovered.remarks.push(format!("lease {id}: {remark}"));
-    let own = lease.user == geteuid().as_raw();
+    let own = is_own(&lease);
     // Of somebody else's lease, nothing is believed that he could not do himself: it just ends.
-    if own && take_back(&lease.journal, &mut tell).is_err() {
+    if own && take_back(&lease.journal, &mut undo, &mut tell).is_err() {
         recovered.stuck.push(lease);
         return;
     }

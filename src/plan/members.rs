@@ -31,7 +31,7 @@ fn one_by_one(request: &Request, members: Members, facts: &Facts<'_>) -> Plan {
         let plan = place_one(&request, &Facts { holdings: &holdings, ..*facts });
         if let Some(refusal) = &plan.refusal {
             let refusal = about(refusal, &format!("member {member} of {}", members.count));
-            return Plan { refusal: Some(refusal), ..plan };
+            return Plan { refusal: Some(refusal), members_before: member, ..plan };
         }
         holdings = holdings.with(&plan.allocations);
         placed.push(plan);
@@ -75,6 +75,7 @@ fn collected(members: Vec<Plan>) -> Plan {
             .find(|asked| !asked.is_empty())
             .unwrap_or_default(),
         refusal: None,
+        members_before: 0,
         members,
     }
 }

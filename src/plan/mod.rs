@@ -88,6 +88,8 @@ pub struct Plan {
     pub allocations: Vec<Allocation>,
     /// What each member gets of it, where there are members.
     pub members: Vec<Plan>,
+    /// How many members found their place before one of them was refused.
+    pub members_before: u32,
     /// CPUs of the shared pool that the workload may use besides its own.
     pub shared_cpus: CpuSet,
     /// Where the workload's memory comes from.
@@ -151,7 +153,10 @@ impl Plan {
 /// would be admitted now where there is one.
 pub fn plan(request: &Request, facts: &Facts<'_>) -> Plan {
     let mut plan = place(request, facts);
-    let smaller = plan.refusal.as_ref().and_then(|refusal| refusal::smaller(request, facts, refusal));
+    let smaller = match plan.members_before {
+        0 => plan.refusal.as_ref().and_then(|refusal| refusal::smaller(request, facts, refusal)),
+        members => Some(format!("--members {members}")),
+    };
     if let (Some(refusal), Some(smaller)) = (&mut plan.refusal, smaller) {
         refusal.message = format!("{}; {smaller} would be admitted now", refusal.message);
     }
@@ -227,9 +232,6 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
-    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
-    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
-    plan.remarks.extend(warnings);
     plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
     plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
     let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();

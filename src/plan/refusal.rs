@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::hint::kubelet::{Explanation, NodeVerdict, ResourceView};
 use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
-use crate::request::{CpuChoice, FunctionName, Members, NodeSpec, Request};
+use crate::request::{CpuChoice, FunctionName, Members, NodeSpec, Request, Scope};
 use crate::resource::{self, HintProvider, Offer, Shortage};
 use crate::topology::{Bdf, Machine, MemoryKind, NodeMask};
 use clap::ValueEnum;
@@ -304,9 +304,9 @@ pub fn smaller(request: &Request, facts: &Facts<'_>, refusal: &Refusal) -> Optio
     one.or_else(|| several(request, &providers, admitted))
 }
 
-/// As many of the members as would be admitted.
+/// As many members of a group as would be admitted.
 fn fewer(request: &Request, admitted: impl Fn(&Request) -> bool) -> Option<String> {
-    let members = request.members?;
+    let members = request.members.filter(|members| members.scope == Scope::Group)?;
     let some = |count: u64| {
         let members = Some(Members { count: u32::try_from(count).ok()?, ..members });
         Some(Request { members, ..request.clone() })

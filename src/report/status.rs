@@ -16,7 +16,9 @@ pub fn text(ledger: &Ledger, entries: &[Entry]) -> String {
         // What another user has written is shown on our terminal.
         table.add_row(row(entry).iter().map(|cell| printable(cell).replace('\n', " ")));
     }
-    lines(&table)
+    let stuck = entries.iter().filter_map(|entry| Some((&entry.id, entry.lease.as_ref().ok()?.stuck.as_ref()?)));
+    let reasons = stuck.map(|(id, reason)| format!("lease {id} is stuck: {reason}; `numa-run gc` tries again\n"));
+    lines(&table) + &reasons.collect::<String>()
 }
 
 fn row(entry: &Entry) -> Vec<String> {
@@ -51,10 +53,12 @@ fn pages(held: &Held) -> String {
 }
 
 fn state(lease: &Lease, life: Life) -> &'static str {
-    match (life, lease.running) {
-        (Life::Alive, true) => "running",
-        (Life::Alive, false) => "starting",
-        (Life::Dead, _) => "ended",
+    match life {
+        _ if lease.stuck.is_some() => "stuck",
+        Life::Alive if lease.ending => "ending",
+        Life::Alive if lease.running => "running",
+        Life::Alive => "starting",
+        Life::Dead => "ended",
     }
 }
 
@@ -74,7 +78,7 @@ fn one(entry: &Entry) -> Value {
             json!({
                 "lease": entry.id, "user": entry.user, "state": state(lease, entry.life), "name": header.name,
                 "pid": header.owner.pid, "since": header.since, "command": header.command,
-                "group": header.group, "parent": header.parent, "held": header.held,
+                "stuck": lease.stuck, "group": header.group, "parent": header.parent, "held": header.held,
                 "to_undo": lease.journal.iter().map(ToString::to_string).collect::<Vec<_>>(),
             })
         }

@@ -3,13 +3,23 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests start programs, and fail where they cannot")]
 
+#[cfg(feature = "faults")]
+mod blocked;
+#[cfg(feature = "faults")]
+mod crash;
 mod dry_run;
 mod exit_codes;
+mod full;
+#[cfg(feature = "faults")]
+mod guardian;
 mod inherited;
 mod leases;
 mod placed;
 mod refused;
 mod rights;
+#[cfg(feature = "faults")]
+mod scene;
+mod supervised;
 mod told;
 mod topologies;
 

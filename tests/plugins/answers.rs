@@ -64,6 +64,7 @@ fn a_bad_answer_is_a_warning_and_the_built_in_preference() {
         );
         let warning = format!("plugin {} for gpu: ", stage.path().join("plugin").display());
         assert!(planned.said.contains(&warning) && planned.said.contains(part), "{text}: {}", planned.said);
+        assert_eq!(planned.said.matches(&warning).count(), 1, "once: {}", planned.said);
         assert!(planned.took < Duration::from_secs(5), "{text}: {planned:?}");
     }
 }

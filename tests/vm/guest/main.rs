@@ -12,4 +12,5 @@ mod launch;
 mod machine;
 mod nodes;
 mod topo;
+mod units;
 mod users;
