@@ -49,7 +49,7 @@ impl Journal {
                 self.before(undo.clone())?;
             }
         }
-        locked.remove(&before.header.lease)
+        locked.remove(before)
     }
 
     /// Everything is in place: what was done is undone when the workload ends.

@@ -17,12 +17,17 @@ use crate::observe::RUN_DIR;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// How the names of locks end.
+const LOCK: &str = ".lock";
 
 /// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +128,13 @@ impl Ledger {
         self.leases().join(format!("{id}.{kind}"))
     }
 
+    /// The lock of a lease.
+    pub fn lock_path(&self, header: &Header) -> PathBuf {
+        let plain = |name: &&str| record::is_id(name) && name.ends_with(LOCK);
+        let named = header.lock_file.as_deref().filter(plain);
+        named.map_or_else(|| self.leases().join(format!("{}{LOCK}", header.lease)), |name| self.leases().join(name))
+    }
+
     /// Locks it, making it where it is not there.
     ///
     /// # Errors
@@ -175,7 +187,7 @@ impl Ledger {
         };
         let life = match &lease {
             Ok(_) if damage.is_some() => Life::Alive,
-            Ok(lease) => signs.life(lease, &self.file(&id, "lock")),
+            Ok(lease) => signs.life(lease, &self.lock_path(&lease.header)),
             Err(_) => Life::Dead,
         };
         Some(Entry { lease, damage, id, user, life })
@@ -274,7 +286,11 @@ impl Locked<'_> {
     /// It cannot be written; nothing of it is left.
     pub fn publish(&self, header: Header, request: &str) -> Result<Own, LedgerError> {
         let (id, held) = (header.lease.clone(), header.held.clone());
-        let (lock_path, file) = (self.ledger.file(&id, "lock"), self.ledger.file(&id, "lease"));
+        // By the lock's name nobody can tell how the lease will be called, and be
+        // there before it: in this folder, only its owner removes a file.
+        let lock_file = Some(format!("{:016x}{LOCK}", random()));
+        let header = Header { lock_file, ..header };
+        let (lock_path, file) = (self.ledger.lock_path(&header), self.ledger.file(&id, "lease"));
         let lock = new_lock(&lock_path).map_err(|source| LedgerError::File { path: lock_path.clone(), source })?;
         let written = lock.metadata().and_then(|about| {
             let header = Header { lock: about.ino(), version: super::VERSION, ..header };
@@ -303,8 +319,11 @@ impl Locked<'_> {
     }
 
     /// Takes a dead lease out. Somebody else's stays his to remove; it holds nothing any more.
-    pub fn remove(&self, id: &str) -> io::Result<()> {
-        remove(&self.ledger.file(id, "lease"), &self.ledger.file(id, "lock"))
+    pub fn remove(&self, lease: &Lease) -> io::Result<()> {
+        let lock = self.ledger.lock_path(&lease.header);
+        // Any user's lease can name any lock.
+        let its = fs::symlink_metadata(&lock).is_ok_and(|about| about.uid() == lease.user);
+        remove(&self.ledger.file(&lease.header.lease, "lease"), its.then_some(&lock))
     }
 
     /// Puts what is no lease aside, where it is not looked at again.
@@ -312,19 +331,16 @@ impl Locked<'_> {
         let aside = self.ledger.file(id, "damaged");
         fs::rename(self.ledger.file(id, "lease"), &aside)?;
         fault::point("lease.set-aside");
-        gone(fs::remove_file(self.ledger.file(id, "lock")))?;
         Ok(aside)
     }
 
-    /// Removes locks and half-written files of launches that were ended before they had a lease.
-    pub fn sweep(&self) {
+    /// Removes locks that are no lease's and half-written files, of launches
+    /// that were ended before they had a lease or after they had lost it.
+    pub fn sweep(&self, locks: &BTreeSet<PathBuf>) {
         let names = fs::read_dir(self.ledger.leases()).into_iter().flatten().flatten();
         for name in names.filter_map(|file| file.file_name().into_string().ok()) {
             let path = self.ledger.leases().join(&name);
-            let orphan = match name.strip_suffix(".lock") {
-                Some(id) => !self.ledger.file(id, "lease").exists(),
-                None => name.starts_with(".lease"),
-            };
+            let orphan = name.starts_with(".lease") || name.ends_with(LOCK) && !locks.contains(&path);
             if orphan && fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == geteuid().as_raw()) {
                 let _ = fs::remove_file(path);
                 fault::point("ledger.swept");
@@ -346,10 +362,10 @@ pub(super) fn new_lock(path: &Path) -> io::Result<File> {
 }
 
 /// A lease ends with the unlink of its file; a lock without one is swept.
-fn remove(lease: &Path, lock: &Path) -> io::Result<()> {
+fn remove(lease: &Path, lock: Option<&PathBuf>) -> io::Result<()> {
     gone(fs::remove_file(lease))?;
     fault::point("lease.removed");
-    gone(fs::remove_file(lock))?;
+    gone(lock.map_or(Ok(()), fs::remove_file))?;
     fault::point("lease.lock-removed");
     Ok(())
 }
@@ -391,7 +407,7 @@ impl Own {
     /// # Errors
     /// Its file is still there: it holds nothing any more once this process ends.
     pub fn release(self) -> io::Result<()> {
-        remove(&self.file, &self.lock_path)
+        remove(&self.file, Some(&self.lock_path))
     }
 }
 
@@ -411,7 +427,7 @@ impl Written {
             take_back(&lease.journal, &mut |undo| undone(undo, lock.as_fd(), &mut log, None), tell)
         });
         let removed = match taken {
-            Ok(Ok(())) => remove(&self.file, &self.lock_path),
+            Ok(Ok(())) => remove(&self.file, Some(&self.lock_path)),
             Ok(Err(_)) => Ok(()),
             Err(error) => return tell(format!("the lease {} cannot be read: {error}", self.file.display())),
         };
@@ -427,11 +443,15 @@ impl Written {
     }
 }
 
-/// A name that no live lease has: unique, and safe in paths.
+/// A name that no live lease has: unique, safe in paths, and not to be foreseen.
 pub fn new_id(root: &Path) -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let own = identity::Identity::own(root);
-    format!("{:x}-{:x}-{:06x}", own.pid, own.start, now.subsec_nanos() & 0xff_ffff)
+    format!("{:x}-{:x}-{:06x}", own.pid, own.start, random() & 0xff_ffff)
+}
+
+/// A number from the kernel, by way of what the standard library guards its tables with.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// Whether an id is one that [`new_id`] makes.

@@ -86,6 +86,8 @@ pub struct Header {
     pub owner: Identity,
     /// Inode of the lock.
     pub lock: u64,
+    /// What the lock's file is called; none: like the lease.
+    pub lock_file: Option<String>,
     /// What it holds.
     pub held: Held,
     /// Folder of its cgroup.

@@ -1,6 +1,6 @@
 //! What launches left that are no more: their steps are undone, their leases taken out.
 
-use super::belief::Moment;
+use super::belief::{Moment, is_believed};
 use super::claim::Claim;
 use super::identity::uptime;
 use super::journal::take_back;
@@ -14,7 +14,7 @@ use crate::host::undo::undo;
 use crate::step::Undo;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What was found and done.
@@ -35,7 +35,8 @@ pub struct Recovered {
 impl Recovered {
     /// Leases whose workload has ended while somebody undoes what their launches did: soon nothing holds it.
     pub fn ending(&self) -> Vec<String> {
-        let ending = self.live.iter().filter(|lease| lease.ending && lease.stuck.is_none());
+        // Of another user's, that would be but a word to have us wait.
+        let ending = self.live.iter().filter(|lease| is_believed(lease.user) && lease.ending && lease.stuck.is_none());
         ending.map(|lease| lease.header.lease.clone()).collect()
     }
 
@@ -93,12 +94,12 @@ pub fn these<'a>(
     meant: &dyn Fn(&Entry) -> bool,
 ) -> Result<Settled<'a>, LedgerError> {
     let end = Instant::now() + LIMIT;
-    let mut round = Round { effort, discard, tried: BTreeSet::new(), remarks: Vec::new() };
+    let mut round = Round { effort, discard, tried: BTreeSet::new(), locks: BTreeSet::new(), remarks: Vec::new() };
     loop {
         let locked = ledger.lock(LOCK_LIMIT)?;
         let (mut recovered, claims) = round.look(&locked, meant)?;
         if claims.is_empty() {
-            locked.sweep();
+            locked.sweep(&round.locks);
             recovered.remarks.splice(..0, round.remarks);
             return Ok((locked, recovered));
         }
@@ -122,6 +123,8 @@ struct Round<'a> {
     discard: Option<&'a str>,
     /// Leases that were claimed before.
     tried: BTreeSet<String>,
+    /// Locks of all leases.
+    locks: BTreeSet<PathBuf>,
     remarks: Vec<String>,
 }
 
@@ -134,7 +137,10 @@ impl Round<'_> {
         let (mut recovered, mut claims) = (Recovered::default(), Vec::new());
         let (moment, now) = (Moment::now(Path::new("/")), uptime(Path::new("/")));
         let mut junk = Junk::default();
-        for entry in locked.ledger().entries()?.into_iter().filter(meant) {
+        let entries = locked.ledger().entries()?;
+        let leases = entries.iter().filter_map(|entry| entry.lease.as_ref().ok());
+        self.locks = leases.map(|lease| locked.ledger().lock_path(&lease.header)).collect();
+        for entry in entries.into_iter().filter(meant) {
             recovered.remarks.extend(rebuilt(&entry));
             match entry.lease {
                 Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
@@ -242,7 +248,7 @@ fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
         return;
     }
     if own || geteuid().is_root() {
-        if let Err(error) = locked.remove(&id) {
+        if let Err(error) = locked.remove(&lease) {
             tell(format!("cannot be removed: {error}"));
         }
         tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);

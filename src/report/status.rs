@@ -17,8 +17,9 @@ pub fn text(ledger: &Ledger, entries: &[Entry]) -> String {
         table.add_row(row(entry).iter().map(|cell| printable(cell).replace('\n', " ")));
     }
     let stuck = entries.iter().filter_map(|entry| Some((&entry.id, entry.lease.as_ref().ok()?.stuck.as_ref()?)));
-    let reasons = stuck.map(|(id, reason)| format!("lease {id} is stuck: {reason}; `numa-run gc` tries again\n"));
-    lines(&table) + &reasons.collect::<String>()
+    let reasons = stuck
+        .map(|(id, reason)| format!("lease {id} is stuck: {}; `numa-run gc` tries again\n", reason.replace('\n', " ")));
+    lines(&table) + &printable(&reasons.collect::<String>())
 }
 
 fn row(entry: &Entry) -> Vec<String> {

@@ -138,8 +138,10 @@ impl Shared {
         let child = command.spawn().unwrap();
         let is_new = |name: &String| name.ends_with(".lease") && !before.contains(name);
         let id = wait_for(|| self.names().into_iter().find(is_new)).replace(".lease", "");
-        wait_for(|| fs::read_to_string(self.file(&format!("{id}.lease"))).ok().filter(|text| text.contains("running")));
-        Holder { child, id }
+        let running = |text: &String| text.contains("running");
+        let text = wait_for(|| fs::read_to_string(self.file(&format!("{id}.lease"))).ok().filter(running));
+        let lock = record::read(&text, &id, user).unwrap().header.lock_file.unwrap();
+        Holder { child, id, lock }
     }
 
     fn gc(&self, user: u32) -> Ended {
@@ -203,6 +205,8 @@ impl Drop for Killed {
 struct Holder {
     child: Child,
     id: String,
+    /// What the lock of its lease is called.
+    lock: String,
 }
 
 impl Drop for Holder {
