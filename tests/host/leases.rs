@@ -323,7 +323,7 @@ fn ranks_that_ask_for_nothing_divide_the_lease_that_they_are_started_in() {
         let one = |line: &&str| {
             line.split_once(" / ").is_some_and(|(told, kept)| told == kept && told.parse::<u32>().is_ok())
         };
-        assert!(parts.iter().all(|line| one(line)), "{ended:?}");
+        assert!(parts.iter().all(one), "{ended:?}");
         // Outside of a lease a rank is a launch like any other, and holds nothing.
         let mut free = stage.numa_run(user);
         free.env("LOCAL_RANK", "0").env("LOCAL_WORLD_SIZE", "2");
