@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
 use crate::rights::Rights;
-use crate::step::{self, Change, Exec, Step};
+use crate::step::{self, Exec, Step};
 use crate::topology::gpu;
 use crate::{consult, fault, host, report};
 use anyhow::{Context, bail};
@@ -132,7 +132,7 @@ fn identified(request: &Request) -> String {
 
 fn header(arguments: &LaunchArgs, place: &Place<'_>, steps: &[Step], lease: String) -> Header {
     let group = steps.iter().find_map(|step| match step {
-        Step::Host(Change::Group(group)) => Some(group.folder.clone()),
+        Step::Group(group) => Some(group.folder.clone()),
         _ => None,
     });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

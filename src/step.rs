@@ -22,6 +22,8 @@ use std::time::Duration;
 pub enum Step {
     /// A change to the host, which is undone when the workload has ended.
     Host(Change),
+    /// A cgroup of the lease's own, with this process in it.
+    Group(Group),
     /// `sched_setaffinity`.
     Affinity(CpuSet),
     /// `set_mempolicy` with a mode over nodes.
@@ -42,8 +44,6 @@ pub enum Step {
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A cgroup of the lease's own, with this process in it.
-    Group(Group),
     /// A value in a file of the kernel's, which gets its old one back.
     Write {
         /// The file.
@@ -157,7 +157,7 @@ pub struct Exec {
 /// The steps of a plan that was admitted, in order. The group comes first: on
 /// Linux before 6.2, a process that moves into a cpuset loses its affinity.
 pub fn steps(plan: &Plan, lease: &str, rights: Rights, exec: Exec) -> Vec<Step> {
-    let group = plan.fence.as_ref().map(|fence| Step::Host(Change::Group(Group::of(fence, lease))));
+    let group = plan.fence.as_ref().map(|fence| Step::Group(Group::of(fence, lease)));
     let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
     let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
     let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes, need }| Step::MemoryPolicy {
@@ -176,6 +176,7 @@ impl Step {
     pub fn shell(&self) -> String {
         match self {
             Step::Host(change) => change.shell(),
+            Step::Group(group) => group.shell(),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
             Step::Rights(rights) => rights.shell(),
@@ -192,7 +193,7 @@ pub fn script(steps: &[Step]) -> String {
     for step in steps {
         match step {
             Step::MemoryPolicy { .. } | Step::Rights(_) => prefix = prefix + &step.shell() + " ",
-            Step::Host(_) | Step::Affinity(_) => lines.push(step.shell()),
+            Step::Host(_) | Step::Group(_) | Step::Affinity(_) => lines.push(step.shell()),
             Step::Exec(exec) => {
                 lines.extend(exec.unset.iter().map(|name| format!("unset {name}")));
                 lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
@@ -219,7 +220,6 @@ impl Change {
     /// As [`Undo::limit`] of what undoes it.
     pub fn limit(&self) -> Option<Duration> {
         match self {
-            Change::Group(_) => None,
             Change::Write { .. } => Some(LIMIT),
         }
     }
@@ -227,7 +227,6 @@ impl Change {
     /// A line for a shell that does the same.
     pub fn shell(&self) -> String {
         match self {
-            Change::Group(group) => group.shell(),
             Change::Write { file, value } => {
                 format!("echo {} > {}", quoted(OsStr::new(value)), quoted(file.as_os_str()))
             }

@@ -102,20 +102,24 @@ impl StepError {
 /// What is there now cannot be read: the change must not be made.
 pub fn undo_of(change: &Change) -> Result<Option<Undo>, StepError> {
     match change {
-        // Entering a group writes down what it does, step by step.
-        Change::Group(_) => Ok(None),
         Change::Write { file, value } => file::undo_of(file, value),
     }
 }
 
-/// Does a step that may come before exec. What undoes a change is written down
-/// before. `left_out` hears of what was not asked for and cannot be had here, and why.
+/// Does a step that may come before exec. What undoes a change was written down
+/// before; what undoes a part of a group goes to `journal` before that part.
+/// `left_out` hears of what was not asked for and cannot be had here, and why.
 ///
 /// # Errors
 /// It was not done, or not wholly: what was written down is to be undone.
-pub fn apply(step: &Step, left_out: &mut dyn FnMut(LeftOut, &StepError)) -> Result<(), StepError> {
+pub fn apply(
+    step: &Step,
+    journal: &mut dyn FnMut(Undo) -> io::Result<()>,
+    left_out: &mut dyn FnMut(LeftOut, &StepError),
+) -> Result<(), StepError> {
     match step {
         Step::Host(change) => make(change),
+        Step::Group(group) => enter(group, journal, left_out),
         Step::Affinity(cpus) => affinity(cpus),
         Step::MemoryPolicy { mode, nodes, need } => match memory_policy(*mode, nodes) {
             Err(error) if *need == Need::May && error.is_forbidden() => {
@@ -144,7 +148,6 @@ pub fn make_within(limit: Duration, lock: BorrowedFd<'_>, change: &Change) -> Re
 
 fn make(change: &Change) -> Result<(), StepError> {
     match change {
-        Change::Group(_) => Ok(()),
         Change::Write { file, value } => file::write(file, value),
     }
 }
@@ -160,7 +163,7 @@ pub enum LeftOut {
 
 /// A group that was not asked for is left out where it cannot be had, but not
 /// where it cannot hold what was asked for: then nothing can.
-pub fn enter(
+fn enter(
     group: &Group,
     journal: &mut dyn FnMut(Undo) -> io::Result<()>,
     left_out: &mut dyn FnMut(LeftOut, &StepError),

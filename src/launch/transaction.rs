@@ -66,8 +66,9 @@ pub fn run(
     request: &str,
     manner: Manner,
 ) -> anyhow::Result<Infallible> {
-    let needed =
-        !header.held.is_empty() || header.name.is_some() || steps.iter().any(|step| matches!(step, Step::Host(_)));
+    let needed = !header.held.is_empty()
+        || header.name.is_some()
+        || steps.iter().any(|step| matches!(step, Step::Host(_) | Step::Group(_)));
     let Place { locked, before, .. } = place;
     let own = locked.as_ref().filter(|_| needed).map(|locked| locked.publish(header, request)).transpose()?;
     let mut journal = own.map(Journal::new);
@@ -107,8 +108,8 @@ impl Transaction<'_> {
         self.stand_by(steps)?;
         for step in steps {
             match step {
-                Step::Host(Change::Group(group)) => self.enter(group)?,
                 Step::Host(change) => self.change(step, change)?,
+                Step::Group(group) => self.enter(step, group)?,
                 Step::Rights(_) | Step::Exec(_) => {
                     self.running()?;
                     self.apply(step)?;
@@ -131,18 +132,22 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    fn apply(&self, step: &Step) -> Result<(), StepError> {
-        host::apply(step, &mut |what, error| self.manner.left_out(what, error))
-    }
-
-    /// Every part of it is written down before it is done.
-    fn enter(&mut self, group: &Group) -> Result<(), StepError> {
+    fn apply(&mut self, step: &Step) -> Result<(), StepError> {
         let (journal, manner) = (&mut self.journal, &self.manner);
         let mut before = |undo| match journal {
             Some(journal) => journal.before(undo),
             None => Err(io::Error::other("no lease was taken")),
         };
-        host::enter(group, &mut before, &mut |what, error| manner.left_out(what, error))
+        host::apply(step, &mut before, &mut |what, error| manner.left_out(what, error))
+    }
+
+    fn enter(&mut self, step: &Step, group: &Group) -> Result<(), StepError> {
+        // Who undoes what was taken over must not live in the group: it would never be empty.
+        self.guard();
+        if group.waits() {
+            self.unlock();
+        }
+        self.apply(step)
     }
 
     /// What undoes a change is on disk before it is made. One that may block is

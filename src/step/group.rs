@@ -87,6 +87,11 @@ const EFFECTIVE: [&str; 2] = ["cpuset.cpus.effective", "cpuset.mems.effective"];
 const LEGACY_EFFECTIVE: [&str; 2] = ["cpuset.effective_cpus", "cpuset.effective_mems"];
 
 impl Group {
+    /// True where others have to answer for it to come about.
+    pub fn waits(&self) -> bool {
+        self.moves.iter().any(|step| matches!(step, Move::Scope(_)))
+    }
+
     /// The group of a lease, where the plan puts it.
     pub fn of(fence: &Fence, lease: &str) -> Group {
         let folder = folder(&fence.place, lease);

@@ -1,5 +1,6 @@
 //! The second fence: the cgroup that a workload lives in, and what becomes of it.
 
+mod faults;
 mod legacy;
 mod systemd;
 
