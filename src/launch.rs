@@ -16,7 +16,7 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
 use crate::rights::Rights;
-use crate::step::{self, Exec, Step};
+use crate::step::{self, Change, Exec, Step};
 use crate::topology::gpu;
 use crate::{consult, fault, host, report};
 use anyhow::{Context, bail};
@@ -69,7 +69,7 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
-    let header = header(arguments, &place, lease);
+    let header = header(arguments, &place, &steps, lease);
     let audit = arguments.lease.audit.clone().unwrap_or_default();
     let manner = Manner { aftermath, audit, quiet: arguments.source.quiet };
     match transaction::run(&steps, place, header, &identified(&request), manner)? {}
@@ -108,10 +108,14 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
         );
     }
     if !arguments.source.quiet {
-        plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
+        let unfenced = plan.unfenced.iter().map(|reason| format!("{UNFENCED}: {reason}"));
+        plan.remarks.iter().cloned().chain(unfenced).for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
     Ok(plan)
 }
+
+/// What a launch has that has no cgroup.
+const UNFENCED: &str = "kept in place by affinity and memory policy alone, without a cgroup";
 
 /// What tells a request from others: a restart under the same name asks for the same.
 fn identified(request: &Request) -> String {
@@ -120,13 +124,18 @@ fn identified(request: &Request) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-fn header(arguments: &LaunchArgs, place: &Place<'_>, lease: String) -> Header {
+fn header(arguments: &LaunchArgs, place: &Place<'_>, steps: &[Step], lease: String) -> Header {
+    let group = steps.iter().find_map(|step| match step {
+        Step::Host(Change::Group(group)) => Some(group.folder.clone()),
+        _ => None,
+    });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
         lease,
         name: arguments.lease.name.clone(),
         owner: Identity::own(Path::new("/")),
         held: Held::by(&place.plan),
+        group,
         parent: place.parent.clone(),
         grace: arguments.lease.grace_seconds(),
         since: now.as_secs(),
@@ -212,7 +221,7 @@ fn steps(
     set.extend(rights.variables());
     let unset = rights.unset();
     let tried = fault::changes().into_iter().map(Step::Host);
-    Ok(tried.chain(step::steps(plan, rights, Exec { command, set, unset })).collect())
+    Ok(tried.chain(step::steps(plan, lease, rights, Exec { command, set, unset })).collect())
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

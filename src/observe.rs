@@ -7,9 +7,10 @@ use crate::host;
 use crate::lease::belief::{self, Moment};
 use crate::lease::{self, Ledger, LedgerError};
 use crate::plan::{Facts, Surroundings};
-use crate::request::Request;
+use crate::request::{Cgroup, Request};
 use crate::resource::pci::{self, creation};
 use crate::resource::prefer::Answers;
+use crate::topology::cgroup::Cgroups;
 use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::usage::InUse;
@@ -262,7 +263,15 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         in_use: BTreeMap::new(),
         inside: None,
         no_vfs: BTreeMap::new(),
+        cgroups: (request.cgroup != Cgroup::Never && request.holds())
+            .then(|| Cgroups::read(Path::new("/"), &delegated)),
     })
+}
+
+/// How systemd marks what it leaves to a unit's processes; before version 251 for root's eyes only.
+fn delegated(unit: &Path) -> bool {
+    let marked = |name| host::syscall::attribute(unit, name).is_some_and(|value| value == b"1");
+    marked(c"user.delegate") || marked(c"trusted.delegate")
 }
 
 /// None where the call is forbidden: then nothing is known to be out of bounds.

@@ -3,8 +3,8 @@
 use super::devices::DeviceArgs;
 use crate::hint::policy::Policy;
 use crate::request::{
-    CpuChoice, CpuRequest, CpuSpec, FunctionName, HugepageRequest, Isolated, MemPolicy, Members, MemoryRequest, Merge,
-    NodeSpec, Request, Scope, Size,
+    Cgroup, CpuChoice, CpuRequest, CpuSpec, FunctionName, HugepageRequest, Isolated, MemPolicy, Members, MemoryRequest,
+    Merge, NodeSpec, Request, Scope, Size,
 };
 use crate::resource::cpu::{CpuOptions, SmtMode};
 use crate::topology::MemoryKind;
@@ -125,6 +125,30 @@ pub struct RequestArgs {
     /// How pages are spread; bind with --memory, else preferred-many
     #[arg(long, value_name = "MODE", help_heading = "How", hide_env = true, env = "NUMA_RUN_MEMPOLICY", value_enum)]
     pub mempolicy: Option<MemPolicy>,
+    /// A cgroup for the command, which the kernel keeps on its CPUs and nodes
+    #[arg(
+        long,
+        value_name = "MODE",
+        help_heading = "How",
+        hide_env = true,
+        env = "NUMA_RUN_CGROUP",
+        value_enum,
+        default_value_t
+    )]
+    pub cgroup: CgroupMode,
+    /// Refuse where no cgroup can be had
+    #[arg(long, help_heading = "How", hide_env = true, env = "NUMA_RUN_REQUIRE_CGROUP", value_parser = yes())]
+    pub require_cgroup: bool,
+}
+
+/// Whether there is to be a cgroup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum CgroupMode {
+    /// Where one can be had, else a line says why not
+    #[default]
+    Auto,
+    /// No cgroup
+    Never,
 }
 
 /// Where facts come from.
@@ -183,7 +207,12 @@ impl RequestArgs {
             pool: self.pool.clone(),
             isolated: self.isolated,
             device_nodes: self.device_node.clone(),
+            cgroup: self.cgroup()?,
         };
+        if request.cgroup == Cgroup::Required && !request.holds() {
+            let message = "--require-cgroup: nothing is asked for that a cgroup could hold: add --cpus N";
+            return Err(Contradiction(message.into()));
+        }
         self.divided(&request).map(|()| request)
     }
 
@@ -230,11 +259,28 @@ impl RequestArgs {
         if self.memory.is_none() && self.hugepages.is_empty() {
             self.mem_kind = self.mem_kind.filter(|_| !preset("mem_kind"));
         }
+        if typed("require_cgroup") && preset("cgroup") {
+            self.cgroup = CgroupMode::Auto;
+        }
+        if self.cgroup == CgroupMode::Never && preset("require_cgroup") {
+            self.require_cgroup = false;
+        }
         if typed("mempolicy") && self.mempolicy.is_some_and(|mode| !mode.takes_nodes()) {
             self.mem_nodes = self.mem_nodes.take().filter(|_| !preset("mem_nodes"));
         }
         if typed("mem_nodes") {
             self.mempolicy = self.mempolicy.filter(|mode| mode.takes_nodes() || !preset("mempolicy"));
+        }
+    }
+
+    fn cgroup(&self) -> Result<Cgroup, Contradiction> {
+        match (self.cgroup, self.require_cgroup) {
+            (CgroupMode::Never, true) => {
+                Err(Contradiction("--cgroup never and --require-cgroup contradict each other: choose one".into()))
+            }
+            (CgroupMode::Never, false) => Ok(Cgroup::Never),
+            (CgroupMode::Auto, true) => Ok(Cgroup::Required),
+            (CgroupMode::Auto, false) => Ok(Cgroup::Auto),
         }
     }
 

@@ -7,7 +7,9 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,10 +44,19 @@ pub fn mode_number(mode: MemPolicy) -> i32 {
 /// # Errors
 /// What sched_getaffinity(2) answers.
 pub fn affinity() -> io::Result<CpuSet> {
+    affinity_of(0)
+}
+
+/// The CPUs that a thread may run on.
+///
+/// # Errors
+/// What sched_getaffinity(2) answers.
+pub fn affinity_of(thread: i32) -> io::Result<CpuSet> {
     let mut words = vec![0u64; 16];
     loop {
         // SAFETY: the kernel writes at most the length given, which is the buffer's, a multiple of 8.
-        let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words.len() * 8, words.as_mut_ptr()) };
+        let written =
+            unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, words.len() * 8, words.as_mut_ptr()) };
         if written >= 0 {
             words.truncate((written as usize).div_ceil(8));
             return Ok(CpuSet::from_words(words));
@@ -64,9 +75,17 @@ pub fn affinity() -> io::Result<CpuSet> {
 /// # Errors
 /// What sched_setaffinity(2) answers.
 pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
+    set_affinity_of(0, cpus)
+}
+
+/// Restricts a thread to these CPUs.
+///
+/// # Errors
+/// What sched_setaffinity(2) answers.
+pub fn set_affinity_of(thread: i32, cpus: &CpuSet) -> io::Result<()> {
     let words = cpus.words();
     // SAFETY: the kernel reads at most the length given, which is the slice's.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, words.len() * 8, words.as_ptr()) };
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, thread, words.len() * 8, words.as_ptr()) };
     outcome(result)
 }
 
@@ -123,6 +142,16 @@ fn policy_of_kind(flags: libc::c_ulong) -> io::Result<(i32, NodeMask)> {
 
 fn outcome(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// An extended attribute of a file; none where it has none, or none that this user may read.
+pub fn attribute(path: &Path, name: &CStr) -> Option<Vec<u8>> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut value = vec![0u8; 64];
+    // SAFETY: both names end with a NUL byte, and the kernel writes at most the length given, which is the buffer's.
+    let length = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    value.truncate(usize::try_from(length).ok()?);
+    Some(value)
 }
 
 /// True when the kernel started this program with more rights than its caller

@@ -1,14 +1,15 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
+use super::UNFENCED;
 use super::placing::Place;
 use super::standby::Standby;
 use crate::fault;
 use crate::host::audit::Audit;
-use crate::host::{self, StepError};
+use crate::host::{self, LeftOut, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked, guardian};
 use crate::report;
-use crate::step::{Change, Step};
+use crate::step::{Change, Group, Step};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::convert::Infallible;
@@ -38,6 +39,20 @@ pub struct Manner {
     pub audit: Audit,
     /// Whether remarks are left out.
     pub quiet: bool,
+}
+
+impl Manner {
+    /// Says what the launch goes on without.
+    fn left_out(&self, what: LeftOut, error: &StepError) {
+        let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        let without = match what {
+            LeftOut::Group => UNFENCED,
+            LeftOut::MemoryPolicy => "memory is left unbound",
+        };
+        if !self.quiet {
+            report::say(format!("numa-run: {without}: {error}{reason}\n"));
+        }
+    }
 }
 
 /// Does the steps, the last of which becomes the workload.
@@ -92,12 +107,13 @@ impl Transaction<'_> {
         self.stand_by(steps)?;
         for step in steps {
             match step {
+                Step::Host(Change::Group(group)) => self.enter(group)?,
                 Step::Host(change) => self.change(step, change)?,
                 Step::Rights(_) | Step::Exec(_) => {
                     self.running()?;
                     self.apply(step)?;
                 }
-                Step::Join(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } => self.apply(step)?,
+                Step::Affinity(_) | Step::MemoryPolicy { .. } => self.apply(step)?,
             }
             fault::point("step.done");
         }
@@ -116,12 +132,17 @@ impl Transaction<'_> {
     }
 
     fn apply(&self, step: &Step) -> Result<(), StepError> {
-        host::apply(step, &mut |error: &StepError| {
-            let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-            if !self.manner.quiet {
-                report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
-            }
-        })
+        host::apply(step, &mut |what, error| self.manner.left_out(what, error))
+    }
+
+    /// Every part of it is written down before it is done.
+    fn enter(&mut self, group: &Group) -> Result<(), StepError> {
+        let (journal, manner) = (&mut self.journal, &self.manner);
+        let mut before = |undo| match journal {
+            Some(journal) => journal.before(undo),
+            None => Err(io::Error::other("no lease was taken")),
+        };
+        host::enter(group, &mut before, &mut |what, error| manner.left_out(what, error))
     }
 
     /// What undoes a change is on disk before it is made. One that may block is

@@ -76,6 +76,8 @@ fn collected(members: Vec<Plan>) -> Plan {
             .unwrap_or_default(),
         refusal: None,
         members_before: 0,
+        fence: None,
+        unfenced: None,
         members,
     }
 }

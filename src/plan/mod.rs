@@ -4,6 +4,7 @@ pub mod alignment;
 pub mod binding;
 pub mod distribute;
 pub mod divide;
+pub mod fence;
 mod kubelet;
 mod members;
 pub mod pool;
@@ -12,15 +13,17 @@ mod relative;
 mod whole;
 
 pub use binding::{MemoryBinding, Need};
+pub use fence::Fence;
 pub use kubelet::explanation;
 pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::request::{Merge, Request};
+use crate::request::{Cgroup, Merge, Request};
 use crate::resource::pci::creation::{self, Creation};
 use crate::resource::prefer::{Answers, Question};
 use crate::resource::{self, Allocation, Grant, Granted, Offer, Situation};
+use crate::topology::cgroup::Cgroups;
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 
@@ -54,6 +57,8 @@ pub struct Surroundings {
     pub root: bool,
     /// Devices that cannot be had, and why.
     pub in_use: BTreeMap<Bdf, String>,
+    /// Its cgroups; none where no group is wanted.
+    pub cgroups: Option<Cgroups>,
     /// The lease that is divided, or taken again: nothing outside of it is there.
     pub inside: Option<Holdings>,
     /// Functions on which no virtual functions are to be made, and why.
@@ -96,6 +101,10 @@ pub struct Plan {
     pub memory: Option<MemoryBinding>,
     /// Virtual functions that have to be made first.
     pub creations: Vec<Creation>,
+    /// The cgroup that keeps the workload where it is.
+    pub fence: Option<Fence>,
+    /// Why there is none where one would keep it in.
+    pub unfenced: Option<String>,
     /// What is to be said: what is not aligned, and why.
     pub remarks: Vec<String>,
     /// Devices that would have served but cannot be had, one sentence each.
@@ -159,6 +168,10 @@ pub fn plan(request: &Request, facts: &Facts<'_>) -> Plan {
     };
     if let (Some(refusal), Some(smaller)) = (&mut plan.refusal, smaller) {
         refusal.message = format!("{}; {smaller} would be admitted now", refusal.message);
+    }
+    if plan.admitted {
+        plan.refusal = fenced(request, facts.surroundings, &mut plan).err();
+        plan.admitted = plan.refusal.is_none();
     }
     plan
 }
@@ -239,6 +252,21 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     plan.remarks.extend(isolated(facts.machine, &plan));
     plan.remarks.extend(rounded(request));
     plan
+}
+
+/// Affinity and memory policy hold without a group, so that it may be missing
+/// unless it was asked for. Inside of a lease, the lease's own holds too.
+fn fenced(request: &Request, surroundings: &Surroundings, plan: &mut Plan) -> Result<(), Refusal> {
+    match fence::fence(request, surroundings, plan) {
+        Ok(fence) => plan.fence = fence,
+        Err(reason) if request.cgroup == Cgroup::Required => {
+            let message = format!("no cgroup can be had (--require-cgroup): {reason}");
+            return Err(Refusal { kind: RefusalKind::Impossible, resource: None, message });
+        }
+        Err(_) if surroundings.inside.is_some() => {}
+        Err(reason) => plan.unfenced = fence::would_hold(plan).then_some(reason),
+    }
+    Ok(())
 }
 
 /// Amounts of hugepages that are no whole number of pages.

@@ -50,6 +50,20 @@ pub struct Request {
     pub isolated: Option<Isolated>,
     /// Nodes that the user states for devices whose firmware does not say.
     pub device_nodes: Vec<(FunctionName, u32)>,
+    /// Whether the kernel is to keep the workload in a cgroup.
+    pub cgroup: Cgroup,
+}
+
+/// Whether a launch gets a cgroup of its own, besides affinity and memory policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cgroup {
+    /// Where it can be had.
+    #[default]
+    Auto,
+    /// No.
+    Never,
+    /// Yes, or the launch is refused.
+    Required,
 }
 
 impl Request {

@@ -8,6 +8,7 @@ pub mod bdf;
 pub mod mask;
 
 pub mod caller;
+pub mod cgroup;
 mod check;
 pub mod child;
 pub mod gpu;

@@ -19,7 +19,7 @@ fn numa_run(folder: &Path) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"NUMA_RUN_")) {
         command.env_remove(name);
     }
-    command.env("NUMA_RUN_RUN_DIR", folder.join("run"));
+    command.env("NUMA_RUN_RUN_DIR", folder.join("run")).env("NUMA_RUN_CGROUP", "never");
     command
 }
 
@@ -64,7 +64,8 @@ fn others_launch_while_a_plugin_thinks() {
     let preferred = &functions[1];
     let launcher = env!("CARGO_BIN_EXE_numa-run");
     let run = folder.path().join("run").display().to_string();
-    let text = format!("{launcher} --run-dir {run} --shared-cpus 1 -- true || exit 9\n{}", answer(preferred));
+    let text =
+        format!("{launcher} --cgroup never --run-dir {run} --shared-cpus 1 -- true || exit 9\n{}", answer(preferred));
     let plugin = script(folder.path(), "plugin", &format!("#!/bin/sh\n{text}\n"));
     assert_eq!(told(&launched(folder.path(), &plugin)), (preferred.clone(), String::new()));
 }
@@ -77,8 +78,9 @@ fn what_another_launch_takes_while_a_plugin_thinks_is_not_given_twice() {
     let place = folder.path().display();
     let launcher = env!("CARGO_BIN_EXE_numa-run");
     // The first time, another launch takes the preferred one before the answer comes.
-    let holder =
-        format!("{launcher} --run-dir {place}/run --pci {taken} -- sh -c 'echo $$ > {place}/holder; exec sleep 60'");
+    let holder = format!(
+        "{launcher} --cgroup never --run-dir {place}/run --pci {taken} -- sh -c 'echo $$ > {place}/holder; exec sleep 60'"
+    );
     let first = format!("setsid {holder} >/dev/null 2>&1 <&- &\nuntil [ -s {place}/holder ]; do sleep 0.02; done");
     let text = format!("if [ -e {place}/holder ]; then {}; else {first}\n{}; fi", answer(other), answer(taken));
     let plugin = script(folder.path(), "plugin", &format!("#!/bin/sh\n{text}\n"));

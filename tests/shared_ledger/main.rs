@@ -50,7 +50,7 @@ fn typed(user: u32, program: &str) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"NUMA_RUN_")) {
         command.env_remove(name);
     }
-    command.env("NUMA_RUN_CONFIG", "/dev/null").env_remove("XDG_RUNTIME_DIR");
+    command.env("NUMA_RUN_CONFIG", "/dev/null").env("NUMA_RUN_CGROUP", "never").env_remove("XDG_RUNTIME_DIR");
     command
 }
 

@@ -6,6 +6,7 @@
 mod landing;
 mod sys;
 
+mod cgroups;
 mod cpus;
 mod devices;
 mod launch;
