@@ -1,6 +1,7 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod ranks;
 mod signals;
 mod standby;
 mod supervise;
@@ -21,6 +22,7 @@ use crate::topology::gpu;
 use crate::{consult, fault, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
+use ranks::Rank;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,6 +59,10 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    let rank = Rank::of(|name| std::env::var(name).ok()).filter(|_| !request.holds());
+    let part = rank.map(|rank| ranks::part(rank, &request, &observed, &ledger)).transpose()?.flatten();
+    let (request, part) = part.map_or((request, None), |(request, part)| (request, Some(part)));
+    observed.part = part;
     let place = match request.holds() || arguments.lease.name.is_some() {
         true => {
             if !arguments.source.quiet {

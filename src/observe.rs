@@ -33,6 +33,8 @@ pub struct Observed {
     pub holdings: Holdings,
     /// What this process inherited.
     pub surroundings: Surroundings,
+    /// The part of a lease that this process is to have, as one of its ranks.
+    pub part: Option<Holdings>,
     /// What plugins have answered.
     pub answers: Answers,
 }

@@ -5,17 +5,16 @@
 
 use super::belief::Budget;
 use super::folder::{self, whatever_the_umask};
-use super::holder::holder;
 use super::journal::{take_back, undone};
 use super::life::{self, Life, Signs};
 use super::log::Log;
+use super::patience::patiently;
 use super::record::{self, Damage};
 use super::{Header, Held, Lease, identity};
 use crate::fault;
 use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 use nix::unistd::geteuid;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -24,7 +23,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How the names of locks end.
 const LOCK: &str = ".lock";
@@ -209,28 +208,6 @@ impl Ledger {
     /// It could not be written.
     pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
         Log::open(&self.file(id, "lease"))?.note(event)
-    }
-}
-
-fn patiently(mut file: File, path: &Path, limit: Duration) -> Result<Flock<File>, LedgerError> {
-    let begun = Instant::now();
-    let mut pause = Duration::from_micros(200);
-    loop {
-        let errno;
-        (file, errno) = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
-            Err(refused) => refused,
-        };
-        if errno != Errno::EWOULDBLOCK && errno != Errno::EINTR {
-            return Err(LedgerError::File { path: path.to_owned(), source: errno.into() });
-        }
-        if begun.elapsed() >= limit {
-            let holder =
-                holder(Path::new("/"), &file).unwrap_or_else(|| "a process that cannot be seen from here".into());
-            return Err(LedgerError::Locked { path: path.to_owned(), waited: limit, holder });
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(10));
     }
 }
 

@@ -1,10 +1,10 @@
 //! What launches left that are no more: their steps are undone, their leases taken out.
 
 use super::belief::{Moment, is_believed};
+use super::bell::Bell;
 use super::claim::Claim;
 use super::identity::uptime;
 use super::journal::take_back;
-use super::queue::pause;
 use super::record::Event;
 use super::{Entry, Lease, Ledger, LedgerError, Life, Locked};
 use crate::assume::Holdings;
@@ -220,12 +220,12 @@ impl Junk {
 
 /// Waits until nobody undoes what these launches did, as long as one who undoes has time for it.
 pub fn wait_for(ledger: &Ledger, ending: &[String]) {
-    let end = Instant::now() + LIMIT;
+    let (bell, end) = (Bell::of(&ledger.leases()), Instant::now() + LIMIT);
     let goes_on = |id: &String| {
         let entry = ledger.look_up(id).filter(|entry| entry.life == Life::Alive);
         entry.is_some_and(|entry| entry.lease.is_ok_and(|lease| lease.stuck.is_none()))
     };
-    while ending.iter().any(goes_on) && pause(end) {}
+    while ending.iter().any(goes_on) && bell.wait(end) {}
 }
 
 /// Whether a lease is kept for a restart; its end is written down when it is first seen.
