@@ -87,6 +87,8 @@ pub struct Entry {
     pub lease: Result<Lease, Damage>,
     /// Why its file is not believed, where the lease is what its cgroup still tells.
     pub damage: Option<Damage>,
+    /// The cgroup of a damaged lease, if it has one.
+    pub group: Option<PathBuf>,
     /// What the file is called.
     pub id: String,
     /// Whose file it is.
@@ -177,19 +179,19 @@ impl Ledger {
     fn entry(&self, signs: &Signs, budget: &mut Budget, id: String) -> Option<Entry> {
         let (text, user) = text(&self.file(&id, "lease"), budget)?;
         let read = text.and_then(|text| record::read(&text, &id, user));
-        let (lease, damage) = match read {
-            Ok(lease) => (Ok(lease), None),
-            Err(damage) => match signs.rebuilt(&id, user) {
-                Some(lease) => (Ok(lease), Some(damage)),
-                None => (Err(damage), None),
-            },
+        // A group that is called as only our launches call theirs.
+        let group = read.as_ref().err().filter(|_| is_made_id(&id)).and_then(|_| signs.group_of(&id, user));
+        let rebuilt = group.as_ref().and_then(|group| signs.rebuilt(group, &id, user));
+        let (lease, damage) = match (read, rebuilt) {
+            (Err(damage), Some(lease)) => (Ok(lease), Some(damage)),
+            (read, _) => (read, None),
         };
         let life = match &lease {
             Ok(_) if damage.is_some() => Life::Alive,
             Ok(lease) => signs.life(lease, &self.lock_path(&lease.header)),
             Err(_) => Life::Dead,
         };
-        Some(Entry { lease, damage, id, user, life })
+        Some(Entry { lease, damage, group, id, user, life })
     }
 
     /// The folder of those who wait.

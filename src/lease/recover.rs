@@ -10,6 +10,7 @@ use super::{Entry, Lease, Ledger, LedgerError, Life, Locked};
 use crate::assume::Holdings;
 use crate::fault;
 use crate::host::audit::TARGET;
+use crate::host::cgroup;
 use crate::host::undo::undo;
 use crate::step::Undo;
 use nix::unistd::geteuid;
@@ -264,8 +265,15 @@ fn damaged(locked: &Locked<'_>, entry: &Entry, damage: &str) -> String {
     if entry.user != geteuid().as_raw() && !geteuid().is_root() {
         return format!("{damage}: it is user {}'s, and holds nothing", entry.user);
     }
+    let own = entry.user == geteuid().as_raw();
+    // Nothing else knows of it any more.
+    let group = entry.group.as_ref().filter(|_| own).map(|group| (group, cgroup::remove(group)));
+    let stays = match group {
+        Some((group, Err(error))) => format!("; its cgroup {} stays: {error}", group.display()),
+        _ => String::new(),
+    };
     match locked.set_aside(&entry.id) {
-        Ok(aside) => format!("{damage}: set aside as {}", aside.display()),
+        Ok(aside) => format!("{damage}: set aside as {}{stays}", aside.display()),
         Err(error) => format!("{damage}, and it cannot be set aside: {error}"),
     }
 }
