@@ -90,7 +90,7 @@ impl Transaction<'_> {
         self.stand_by(steps)?;
         for step in steps {
             match step {
-                Step::Host(change) => self.change(step, change)?,
+                Step::Host(change) => self.change(change)?,
                 Step::Exec(_) => {
                     self.running()?;
                     self.apply(step)?;
@@ -122,21 +122,19 @@ impl Transaction<'_> {
         })
     }
 
-    /// What undoes a change is on disk before it is made. One that may block is
-    /// made by a child, after the ledger was given back.
-    fn change(&mut self, step: &Step, change: &Change) -> Result<(), StepError> {
-        let Some(undo) = host::undo_of(change)? else { return Ok(()) };
+    /// What undoes a change is on disk before it is made. Where it may block, the
+    /// ledger is given back before.
+    fn change(&mut self, change: &Change) -> Result<(), StepError> {
+        let no_lease = || StepError::Journal(io::Error::other("no lease was taken"));
         if change.limit().is_some() {
             self.unlock();
         }
-        let no_lease = || StepError::Journal(io::Error::other("no lease was taken"));
-        self.journal.as_mut().ok_or_else(no_lease)?.before(undo).map_err(StepError::Journal)?;
+        let journal = self.journal.as_mut().ok_or_else(no_lease)?;
+        let Some(undo) = host::undo_of(change, journal.own().lock.as_fd())? else { return Ok(()) };
+        journal.before(undo).map_err(StepError::Journal)?;
         self.guard();
-        let lock = self.journal.as_ref().ok_or_else(no_lease)?.own().lock.as_fd();
-        match change.limit() {
-            None => self.apply(step),
-            Some(limit) => host::make_within(limit, lock, change),
-        }
+        let journal = self.journal.as_ref().ok_or_else(no_lease)?;
+        host::change(change, journal.own().lock.as_fd())
     }
 
     /// Leaves somebody behind who undoes what others on this host feel. Without

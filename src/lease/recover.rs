@@ -121,6 +121,8 @@ impl Round<'_> {
         let now = uptime(Path::new("/"));
         for entry in locked.ledger().entries()?.into_iter().filter(meant) {
             match entry.lease {
+                // Who hangs in the kernel with it keeps it alive.
+                Ok(lease) if entry.life == Life::Alive && lease.stuck.is_some() => recovered.stuck.push(lease),
                 Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
                 Ok(lease) if self.keeps(&lease) && is_kept(locked, &lease, now) => recovered.waiting.push(lease),
                 Ok(lease) if is_own(&lease) && Claim::is_needed(&lease) => {

@@ -5,8 +5,10 @@
 
 mod landing;
 mod sys;
+mod vfio;
 
 mod cpus;
+mod crash;
 mod devices;
 mod launch;
 mod machine;
