@@ -5,6 +5,7 @@ use numa_run::assume::{Assume, Holdings};
 use numa_run::config::Config;
 use numa_run::plan::{Facts, Surroundings, plan};
 use numa_run::request::{DeviceRequest, Request};
+use numa_run::resource::prefer::Answers;
 use numa_run::topology::{Bdf, Cpu, CpuSet, Link, Machine, Node, PciFunction};
 use std::hint::black_box;
 
@@ -49,13 +50,14 @@ fn choosing(criterion: &mut Criterion) {
         let machine = machine(if name == "gpu" { 0x030200 } else { 0x020000 }, count);
         let request = Request { devices: vec![DeviceRequest::of(name, wanted)], ..Request::default() };
         let (config, assume, holdings) = (Config::default(), Assume::default(), Holdings::default());
-        let surroundings = Surroundings::default();
+        let (surroundings, answers) = (Surroundings::default(), Answers::default());
         let facts = Facts {
             machine: &machine,
             config: &config,
             assume: &assume,
             holdings: &holdings,
             surroundings: &surroundings,
+            answers: &answers,
         };
         assert!(plan(&request, &facts).admitted);
         group.bench_function(BenchmarkId::new(name, format!("{wanted} of {count}")), |bencher| {

@@ -3,6 +3,7 @@
 //! machine says.
 
 use crate::request::{PageSize, SizeError};
+use crate::resource::{Allocation, Granted};
 use crate::topology::{Bdf, CpuSet, Link, Machine, PagePool};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -31,6 +32,25 @@ impl Holdings {
         other.pages.iter().for_each(|(&place, &count)| add(self.pages.entry(place).or_default(), count));
         self.devices.extend(&other.devices);
         self
+    }
+
+    /// What is held when this is granted too.
+    pub fn with(&self, granted: &[Allocation]) -> Holdings {
+        let mut held = self.clone();
+        for Allocation { per_node, granted, .. } in granted {
+            match granted {
+                Granted::Cpus(cpus) => held.cpus = held.cpus.or(cpus),
+                Granted::Mib(_) => {
+                    per_node.iter().for_each(|(&node, mib)| *held.memory.entry(node).or_default() += mib);
+                }
+                Granted::Pages { size, .. } => {
+                    let pools = per_node.iter().map(|(&node, pages)| ((size.kib(), node), pages));
+                    pools.for_each(|(pool, pages)| *held.pages.entry(pool).or_default() += pages);
+                }
+                Granted::Devices(grant) => held.devices.extend(grant.devices.iter().map(|device| device.bdf)),
+            }
+        }
+        held
     }
 }
 
@@ -148,7 +168,7 @@ fn node<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
     }
 }
 
-fn pages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pages, D::Error> {
+pub(crate) fn pages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pages, D::Error> {
     let named = BTreeMap::<String, BTreeMap<u32, u64>>::deserialize(deserializer)?;
     let sized = |(size, counts): (String, BTreeMap<u32, u64>)| Ok((size.parse::<PageSize>()?, counts));
     named.into_iter().map(sized).collect::<Result<Pages, SizeError>>().map_err(serde::de::Error::custom)

@@ -1,6 +1,7 @@
 //! The configuration file: what is reserved, what the pool is, which devices
 //! a class holds besides its own rule, where devices are.
 
+use crate::assume::Pages;
 use crate::request::Size;
 use crate::topology::pattern::Pattern;
 use crate::topology::{Bdf, CpuSet, Machine, PciFunction};
@@ -28,6 +29,19 @@ pub struct Config {
     pub protect: Vec<Protected>,
     /// Nodes of devices whose firmware does not say.
     pub device_node: BTreeMap<Bdf, u32>,
+    /// What is to be there from the boot on.
+    pub boot: Boot,
+}
+
+/// What `numa-run up` makes.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Boot {
+    /// Hugepages: size, then node, then how many there are at least.
+    #[serde(deserialize_with = "crate::assume::pages")]
+    pub hugepages: Pages,
+    /// How many virtual functions a port has.
+    pub vfs: BTreeMap<Bdf, u32>,
 }
 
 /// What is kept for the host itself.
@@ -56,7 +70,25 @@ pub struct ClassConfig {
     pub create: Option<u16>,
     /// Whether virtual functions come from few physical functions or from many; none: as the class is built in.
     pub spread: Option<Placing>,
+    /// A program that is asked which of its devices go best together.
+    #[serde(deserialize_with = "program")]
+    pub prefer: Option<PathBuf>,
+    /// How long it may think.
+    #[serde(deserialize_with = "seconds")]
+    pub prefer_seconds: Option<Duration>,
 }
+
+impl ClassConfig {
+    /// How long the program that is asked may think.
+    pub fn prefer_within(&self) -> Duration {
+        self.prefer_seconds.unwrap_or(PREFER_WITHIN)
+    }
+}
+
+/// A launch waits no longer for a program that is asked for advice, unless told otherwise.
+const PREFER_WITHIN: Duration = Duration::from_secs(1);
+/// Nobody waits longer for mere advice.
+const LONGEST: f64 = 60.0;
 
 /// How virtual functions are placed on physical functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -220,6 +252,25 @@ fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>
     Ok(Some(size.mib()))
 }
 
+/// A program is the same one for everybody, wherever he stands.
+fn program<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    match path.is_absolute() {
+        true => Ok(Some(path)),
+        false => Err(serde::de::Error::custom(format!(
+            "`{}` is no absolute path: write /usr/libexec/numa-run/...",
+            path.display()
+        ))),
+    }
+}
+
+fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    let seconds = Duration::try_from_secs_f64(number).ok().filter(|limit| !limit.is_zero() && number <= LONGEST);
+    let wrong = || serde::de::Error::custom(format!("{number} is no time limit: write seconds, up to {LONGEST}"));
+    seconds.map(Some).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +286,16 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_asked_has_a_second_unless_told_otherwise() {
+        let class = |text: &str| toml::from_str::<Config>(text).unwrap().class["gpu"].clone();
+        let plain = class("[class.gpu]\nprefer = \"/usr/libexec/numa-run/pairs\"");
+        assert_eq!(plain.prefer.as_deref(), Some(Path::new("/usr/libexec/numa-run/pairs")));
+        assert_eq!(plain.prefer_within(), Duration::from_secs(1));
+        assert_eq!(class("[class.gpu]\nprefer_seconds = 3").prefer_within(), Duration::from_secs(3));
+        assert_eq!(class("[class.gpu]\nprefer_seconds = 0.25").prefer_within(), Duration::from_millis(250));
+    }
+
+    #[test]
     fn a_mistake_is_named_with_its_place() {
         for (text, part) in [
             ("pol = \"1\"", "unknown field `pol`"),
@@ -245,6 +306,11 @@ mod tests {
             ("[class.a]\nmatch = [{ vendor = \"acme\" }]", "is no vendor"),
             ("[class.a]\nhandling = \"uio\"", "unknown variant `uio`"),
             ("[class.vf]\ncreate = -1", "expected u16"),
+            ("[class.gpu]\nprefer = \"./pairs\"", "`./pairs` is no absolute path"),
+            ("[class.gpu]\nprefer_seconds = 0", "0 is no time limit"),
+            ("[class.gpu]\nprefer_seconds = -1", "-1 is no time limit"),
+            ("[class.gpu]\nprefer_seconds = nan", "is no time limit"),
+            ("[class.gpu]\nprefer_seconds = 1e9", "is no time limit: write seconds, up to 60"),
         ] {
             let message = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(message.contains(part) && message.contains("line"), "{message}");

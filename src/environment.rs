@@ -3,7 +3,7 @@
 use crate::plan::Plan;
 use crate::resource::pci::class::{self, Told};
 use crate::resource::{Allocation, Device, Grant, Granted};
-use crate::topology::{Bdf, CpuSet, Machine};
+use crate::topology::{Bdf, Machine};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
@@ -29,36 +29,63 @@ pub fn variables(plan: &Plan, machine: &Machine, start: &Start) -> Vec<(String, 
     if !plan.shared_cpus.is_empty() {
         set.push(("NUMA_RUN_ALLOC_SHARED_CPUS".into(), plan.shared_cpus.to_string()));
     }
-    for allocation in &plan.allocations {
-        match &allocation.granted {
-            Granted::Cpus(cpus) => set.extend(cpu_variables(cpus, start)),
-            Granted::Mib(mib) => set.push(("NUMA_RUN_ALLOC_MEMORY".into(), format!("{mib}M"))),
-            Granted::Pages { size, count } => {
-                set.push((format!("NUMA_RUN_ALLOC_HUGEPAGES_{size}"), count.to_string()));
-            }
-            Granted::Devices(_) => {}
-        }
-    }
+    set.extend(amounts("NUMA_RUN_ALLOC_", &plan.allocations));
+    set.extend(openmp(plan, start));
+    set.extend(members(plan));
     set.extend(device_variables(&grants(&plan.allocations), machine, start));
     set.into_iter().map(|(name, value)| (name, value.into())).collect()
 }
 
-fn cpu_variables(cpus: &CpuSet, start: &Start) -> Vec<(String, String)> {
-    let mut set = vec![("NUMA_RUN_ALLOC_CPUS".to_owned(), cpus.to_string())];
-    let places = cpus.iter().map(|cpu| format!("{{{cpu}}}")).collect::<Vec<_>>().join(",");
-    let usual = [("OMP_NUM_THREADS", cpus.len().to_string()), ("OMP_PLACES", places)];
+/// CPUs, memory and pages, by themselves.
+fn amounts(prefix: &str, granted: &[Allocation]) -> Vec<(String, String)> {
+    let amount = |allocation: &Allocation| match &allocation.granted {
+        Granted::Cpus(cpus) => Some((format!("{prefix}CPUS"), cpus.to_string())),
+        Granted::Mib(mib) => Some((format!("{prefix}MEMORY"), format!("{mib}M"))),
+        Granted::Pages { size, count } => Some((format!("{prefix}HUGEPAGES_{size}"), count.to_string())),
+        Granted::Devices(_) => None,
+    };
+    granted.iter().filter_map(amount).collect()
+}
+
+/// What OpenMP goes by. Members are processes of their own: each has its number
+/// of threads, and no places that are the same for all.
+fn openmp(plan: &Plan, start: &Start) -> Vec<(String, String)> {
+    let (Some(all), member) = (plan.cpus(), plan.members.first().and_then(Plan::cpus)) else { return Vec::new() };
+    let places = all.iter().map(|cpu| format!("{{{cpu}}}")).collect::<Vec<_>>().join(",");
+    let places = member.is_none().then_some(("OMP_PLACES", places));
+    let usual = [("OMP_NUM_THREADS", member.unwrap_or(all).len().to_string())].into_iter().chain(places);
     let unset = |name: &str| !start.inherited.iter().any(|inherited| inherited == name);
-    set.extend(usual.into_iter().filter(|(name, _)| unset(name)).map(|(name, value)| (name.to_owned(), value)));
+    usual.filter(|(name, _)| unset(name)).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// What each member is to have of it.
+fn members(plan: &Plan) -> Vec<(String, String)> {
+    let count = plan.members.len();
+    let mut set: Vec<(String, String)> =
+        (count > 0).then(|| ("NUMA_RUN_ALLOC_MEMBERS".to_owned(), count.to_string())).into_iter().collect();
+    for (number, member) in plan.members.iter().enumerate() {
+        let prefix = format!("NUMA_RUN_ALLOC_MEMBER_{number}_");
+        set.push((format!("{prefix}NODES"), member.span.to_string()));
+        set.extend(amounts(&prefix, &member.allocations));
+        let grants = grants(&member.allocations);
+        set.extend(by_class(&grants).into_iter().map(|(class, of_class)| {
+            (format!("{prefix}{}", word(class)), joined(of_class.iter().flat_map(|grant| &grant.devices)))
+        }));
+    }
     set
+}
+
+fn by_class<'a>(grants: &[&'a Grant]) -> Vec<(&'a str, Vec<&'a Grant>)> {
+    let mut classes: Vec<&str> = grants.iter().map(|grant| grant.class.as_str()).collect();
+    classes.dedup();
+    let of = |class: &str| grants.iter().filter(|grant| grant.class == class).copied().collect();
+    classes.into_iter().map(|class| (class, of(class))).collect()
 }
 
 /// The devices of each class, and each by its number and its name.
 fn device_variables(grants: &[&Grant], machine: &Machine, start: &Start) -> Vec<(String, String)> {
-    let mut classes: Vec<&str> = grants.iter().map(|grant| grant.class.as_str()).collect();
-    classes.dedup();
     let mut set: Vec<(String, String)> = Vec::new();
-    for class in classes {
-        let of_class: Vec<&Grant> = grants.iter().filter(|grant| grant.class == class).copied().collect();
+    for (class, of_class) in by_class(grants) {
         set.extend(class_variables(class, &of_class));
     }
     let all: Vec<&Device> = grants.iter().flat_map(|grant| &grant.devices).collect();

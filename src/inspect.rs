@@ -3,10 +3,10 @@
 use crate::cli::options::Contradiction;
 use crate::cli::{CompletionsArgs, DebugArgs, DebugWhat, PlanArgs, TopoArgs, completions};
 use crate::observe::{self, Observed};
-use crate::plan::{self, Facts, RefusalKind};
+use crate::plan::{Facts, RefusalKind};
 use crate::request::Request;
 use crate::resource::pci;
-use crate::{config, debug, report};
+use crate::{config, consult, debug, report};
 use anyhow::Context;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
     let request = arguments.request.request()?;
     let mut observed = observe::observe(&request, &arguments.source)?;
-    observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
+    observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
+    let mut plan = consult::plan(&request, &mut observed)?;
     let facts = observed.facts();
-    let mut plan = plan::plan(&request, &facts);
     plan.remarks.extend(links_unknown(&request, &facts));
     if arguments.source.topology.is_none() {
         plan.remarks.extend(nothing_reserved(&observed));

@@ -1,6 +1,7 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod ranks;
 mod signals;
 mod standby;
 mod supervise;
@@ -9,17 +10,19 @@ mod transaction;
 use crate::cli::{LaunchArgs, RightsArgs};
 use crate::environment::{self, Start};
 use crate::host::audit::TARGET;
-use crate::lease::{self, Header, Held, Identity};
-use crate::observe::{self, Observed};
-use crate::plan::{self, Plan};
+use crate::lease::ledger::Reach;
+use crate::lease::{self, Header, Held, Identity, Ledger};
+use crate::observe::{self, Observed, RUN_DIR};
+use crate::plan::Plan;
 use crate::request::Request;
 use crate::resource::Granted;
 use crate::rights::Rights;
-use crate::step::{self, Exec, Step};
+use crate::step::{self, Change, Exec, Step};
 use crate::topology::gpu;
-use crate::{fault, host, report};
+use crate::{consult, fault, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
+use ranks::Rank;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -48,24 +51,50 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
     applicable(&request)?;
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
-        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source)?);
-        let plan = told(arguments, &request, &observed, plan::plan(&request, &observed.facts()))?;
+        observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
+        let plan = consult::plan(&request, &mut observed)?;
+        let plan = told(arguments, &request, &observed, plan)?;
         let lease = lease::ledger::new_id(Path::new("/"));
         return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    let rank = Rank::of(|name| std::env::var(name).ok()).filter(|_| !request.holds());
+    let part = rank.map(|rank| ranks::part(rank, &request, &observed, &ledger)).transpose()?.flatten();
+    let (request, part) = part.map_or((request, None), |(request, part)| (request, Some(part)));
+    observed.part = part;
     let place = match request.holds() || arguments.lease.name.is_some() {
-        true => placing::place(arguments, &request, &mut observed, &ledger)?,
-        false => Place::unheld(plan::plan(&request, &observed.facts())),
+        true => {
+            if !arguments.source.quiet {
+                limits(&request, &ledger).iter().for_each(|limit| report::say(format!("numa-run: {limit}\n")));
+            }
+            placing::place(arguments, &request, &mut observed, &ledger)?
+        }
+        false => Place::unheld(consult::plan(&request, &mut observed)?),
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
     let lease = lease::ledger::new_id(Path::new("/"));
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
-    let header = header(arguments, &place, lease);
+    let header = header(arguments, &place, &steps, lease);
     let audit = arguments.lease.audit.clone().unwrap_or_default();
     let manner = Manner { aftermath, audit, quiet: arguments.source.quiet };
     match transaction::run(&steps, place, header, &identified(&request), manner)? {}
+}
+
+/// From whom what this launch gets is not kept.
+fn limits(request: &Request, ledger: &Ledger) -> Vec<String> {
+    let user = nix::unistd::geteuid();
+    let mut limits = Vec::new();
+    if ledger.reach() == Reach::Own {
+        limits.push(format!(
+            "only launches of user {user} keep off this one, and it off theirs: there is no {RUN_DIR} for all users \
+             (the first launch by root makes it)"
+        ));
+    }
+    if !request.devices.is_empty() && !user.is_root() {
+        limits.push("others may get the same devices: only launches by root keep theirs".into());
+    }
+    limits
 }
 
 /// The plan, if it is one to go by; what there is to be said of it is said.
@@ -85,10 +114,14 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
         );
     }
     if !arguments.source.quiet {
-        plan.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
+        let unfenced = plan.unfenced.iter().map(|reason| format!("{UNFENCED}: {reason}"));
+        plan.remarks.iter().cloned().chain(unfenced).for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
     Ok(plan)
 }
+
+/// What a launch has that has no cgroup.
+const UNFENCED: &str = "kept in place by affinity and memory policy alone, without a cgroup";
 
 /// What tells a request from others: a restart under the same name asks for the same.
 fn identified(request: &Request) -> String {
@@ -97,13 +130,18 @@ fn identified(request: &Request) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-fn header(arguments: &LaunchArgs, place: &Place<'_>, lease: String) -> Header {
+fn header(arguments: &LaunchArgs, place: &Place<'_>, steps: &[Step], lease: String) -> Header {
+    let group = steps.iter().find_map(|step| match step {
+        Step::Host(Change::Group(group)) => Some(group.folder.clone()),
+        _ => None,
+    });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
         lease,
         name: arguments.lease.name.clone(),
         owner: Identity::own(Path::new("/")),
         held: Held::by(&place.plan),
+        group,
         parent: place.parent.clone(),
         grace: arguments.lease.grace_seconds(),
         since: now.as_secs(),
@@ -189,7 +227,7 @@ fn steps(
     set.extend(rights.variables());
     let unset = rights.unset();
     let tried = fault::changes().into_iter().map(Step::Host);
-    Ok(tried.chain(step::steps(plan, rights, Exec { command, set, unset })).collect())
+    Ok(tried.chain(step::steps(plan, lease, rights, Exec { command, set, unset })).collect())
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

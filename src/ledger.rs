@@ -1,8 +1,9 @@
 //! What is done about leases by hand: `status`, `release`, `gc`.
 
 use crate::cli::{LedgerArgs, ReleaseArgs, StatusArgs};
+use crate::host::units;
 use crate::lease::recover::{self, Effort};
-use crate::lease::{Entry, Life, guardian};
+use crate::lease::{Entry, Life, guardian, ledger};
 use crate::{observe, report};
 use anyhow::{Context, bail};
 
@@ -45,7 +46,10 @@ pub fn release(arguments: &ReleaseArgs) -> anyhow::Result<u8> {
         bail!("lease {} is in use (process {pid}): end the workload first", alive.id);
     }
     let meant = |entry: &Entry| called(entry, &arguments.lease);
-    recovered(&recover::these(&ledger, Effort::Again, None, &meant)?.1)
+    // Where it is about to restart, its end is written down, and the time runs for which it is kept.
+    let keep = arguments.unit && units::restarts(&arguments.lease);
+    let discard = entries.iter().find(|entry| meant(entry)).map(|entry| entry.id.as_str()).filter(|_| !keep);
+    recovered(&recover::these(&ledger, Effort::Again, discard, &meant)?.1)
 }
 
 /// `numa-run gc`.
@@ -89,6 +93,10 @@ fn recovered(recovered: &recover::Recovered) -> anyhow::Result<u8> {
     }
 }
 
+/// Names are each user's own. Another's lease is meant by its id, which he
+/// cannot have made the name of a launch of ours.
 fn called(entry: &Entry, name: &str) -> bool {
-    entry.id == name || entry.lease.as_ref().is_ok_and(|lease| lease.header.name.as_deref() == Some(name))
+    let own = entry.user == nix::unistd::geteuid().as_raw();
+    let named = || entry.lease.as_ref().is_ok_and(|lease| lease.header.name.as_deref() == Some(name));
+    entry.id == name && (own || ledger::is_made_id(name)) || own && named()
 }

@@ -19,13 +19,16 @@
 //! - [`host`]: the only room that changes the machine.
 //! - [`lease`]: who holds what, and how it comes back.
 //! - [`cli`], [`report`]: what people type and see.
-//! - [`observe`], [`launch`], [`inspect`], [`ledger`]: the line itself, looking
-//!   only, and what is done about leases by hand.
+//! - [`observe`], [`consult`]: reading facts, and planning with the advice of
+//!   the plugins that device classes may have.
+//! - [`launch`], [`inspect`], [`ledger`], [`boot`]: the line itself, looking only,
+//!   what is done about leases by hand, and at the boot.
 //! - [`debug`]: test vectors in, answers out.
 //!
 //! Invariants:
 //! - `hint`, `resource` and `plan` do no I/O: the same request, machine and
-//!   holdings give the same placement.
+//!   holdings give the same placement. A plugin is a question in the plan;
+//!   [`consult`] asks, and the plan is made again with the answer.
 //! - Only `host` and `lease` change anything outside this process;
 //!   `clippy.toml` lists the calls that are refused elsewhere.
 //! - `unsafe` is denied but in `host/syscall.rs`.
@@ -67,6 +70,8 @@ pub mod report;
 
 pub mod observe;
 
+pub mod consult;
+
 pub mod launch;
 
 pub mod debug;
@@ -74,3 +79,5 @@ pub mod debug;
 pub mod inspect;
 
 pub mod ledger;
+
+pub mod boot;

@@ -4,16 +4,20 @@ use crate::assume::{Assume, Holdings};
 use crate::cli::SourceArgs;
 use crate::config::{self, Config, VendorDevice};
 use crate::host;
-use crate::lease::{self, Ledger, LedgerError, Life};
+use crate::lease::belief::{self, Moment};
+use crate::lease::{self, Ledger, LedgerError};
 use crate::plan::{Facts, Surroundings};
-use crate::request::Request;
+use crate::request::{Cgroup, Request};
 use crate::resource::pci::{self, creation};
+use crate::resource::prefer::Answers;
+use crate::topology::cgroup::Cgroups;
 use crate::topology::probe::Probe;
 use crate::topology::snapshot::{self, Fingerprint};
 use crate::topology::usage::InUse;
 use crate::topology::{Bdf, Machine, NodeMask, PciFunction, TopologySource, caller, probe, sysfs, usage};
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Everything that a plan depends on, read.
@@ -29,6 +33,10 @@ pub struct Observed {
     pub holdings: Holdings,
     /// What this process inherited.
     pub surroundings: Surroundings,
+    /// The part of a lease that this process is to have, as one of its ranks.
+    pub part: Option<Holdings>,
+    /// What plugins have answered.
+    pub answers: Answers,
 }
 
 impl Observed {
@@ -40,6 +48,7 @@ impl Observed {
             assume: &self.assume,
             holdings: &self.holdings,
             surroundings: &self.surroundings,
+            answers: &self.answers,
         }
     }
 }
@@ -71,7 +80,7 @@ pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observe
         Some(_) => Surroundings { affinity: assume.allowed.clone(), ..Surroundings::default() },
     };
     uses.into(&mut surroundings);
-    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings })
+    Ok(Observed { holdings: assume.holdings(), machine, config, assume, surroundings, ..Observed::default() })
 }
 
 impl Observed {
@@ -91,13 +100,14 @@ pub fn ledger(run_dir: Option<&Path>) -> Ledger {
 ///
 /// # Errors
 /// The ledger is there and cannot be read.
-pub fn held(source: &SourceArgs) -> Result<Holdings, LedgerError> {
+pub fn held(source: &SourceArgs, machine: &Machine) -> Result<Holdings, LedgerError> {
     if source.topology.is_some() {
         return Ok(Holdings::default());
     }
     let entries = ledger(source.run_dir.as_deref()).entries()?;
-    let live = entries.iter().filter(|entry| entry.life == Life::Alive).filter_map(|entry| entry.lease.as_ref().ok());
-    Ok(lease::holdings(live))
+    let moment = Moment::now(Path::new("/"));
+    let held = entries.iter().filter(|entry| moment.counts(entry)).filter_map(|entry| entry.lease.as_ref().ok());
+    Ok(lease::holdings(held.filter(|lease| belief::is_possible(lease, machine))))
 }
 
 /// The machine that is named, else this one.
@@ -160,8 +170,12 @@ fn own_run_dir() -> PathBuf {
     if user.is_root() {
         return RUN_DIR.into();
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    runtime.map_or_else(|| format!("/tmp/numa-run-{user}").into(), |folder| folder.join("numa-run"))
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    // Where a session is started without the variable, or with another user's, it is the same ledger.
+    let runtime = named.into_iter().chain([format!("/run/user/{user}").into()]);
+    let is_his = |folder: &PathBuf| std::fs::metadata(folder).is_ok_and(|about| about.uid() == user.as_raw());
+    let folder = runtime.into_iter().find(is_his).map(|folder| folder.join("numa-run"));
+    folder.unwrap_or_else(|| format!("/tmp/numa-run-{user}").into())
 }
 
 /// A class of the configuration that holds nothing is a mistake, and so is one
@@ -251,7 +265,15 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         in_use: BTreeMap::new(),
         inside: None,
         no_vfs: BTreeMap::new(),
+        cgroups: (request.cgroup != Cgroup::Never && request.holds())
+            .then(|| Cgroups::read(Path::new("/"), &delegated)),
     })
+}
+
+/// How systemd marks what it leaves to a unit's processes; before version 251 for root's eyes only.
+fn delegated(unit: &Path) -> bool {
+    let marked = |name| host::syscall::attribute(unit, name).is_some_and(|value| value == b"1");
+    marked(c"user.delegate") || marked(c"trusted.delegate")
 }
 
 /// None where the call is forbidden: then nothing is known to be out of bounds.

@@ -1,10 +1,15 @@
 //! One change as data: what it is, and how it prints as a shell line.
 
+pub mod group;
+
+pub use group::{Group, Move, Scope, Set};
+
 use crate::host::audit::TARGET;
 use crate::plan::{MemoryBinding, Need, Plan};
 use crate::request::MemPolicy;
 use crate::rights::Rights;
 use crate::topology::{CpuSet, NodeMask};
+use group::SUBTREE;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -17,8 +22,6 @@ use std::time::Duration;
 pub enum Step {
     /// A change to the host, which is undone when the workload has ended.
     Host(Change),
-    /// Moving into a cgroup, which the children inherit.
-    Join(PathBuf),
     /// `sched_setaffinity`.
     Affinity(CpuSet),
     /// `set_mempolicy` with a mode over nodes.
@@ -39,7 +42,7 @@ pub enum Step {
 /// A change to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A cgroup of the lease's own.
+    /// A cgroup of the lease's own, with this process in it.
     Group(Group),
     /// A value in a file of the kernel's, which gets its old one back.
     Write {
@@ -53,23 +56,28 @@ pub enum Change {
 /// How long the kernel may take for one change to a device or to pages.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A cgroup with its cpuset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
-    /// Its folder.
-    pub folder: PathBuf,
-    /// `cpuset.cpus`; empty: those of the group above.
-    pub cpus: CpuSet,
-    /// `cpuset.mems`; empty: those of the group above.
-    pub mems: NodeMask,
-}
-
 /// What undoes a change to the host. It is written down before the change is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undo {
     /// Removing a cgroup.
     RemoveGroup(PathBuf),
+    /// Moving a process back into the group that it came from, if it is still in the other.
+    Return {
+        /// The group that it was moved into.
+        group: PathBuf,
+        /// The group that it came from.
+        home: PathBuf,
+        /// The process.
+        process: u32,
+    },
+    /// Passing cpusets no longer on to the groups below one, unless another than this child has come to use them.
+    KeepBack {
+        /// The group.
+        group: PathBuf,
+        /// The group below it for which they were passed on.
+        child: PathBuf,
+    },
     /// Writing an old value back into a file that still has ours.
     Restore {
         /// The file.
@@ -83,10 +91,11 @@ pub enum Undo {
 
 impl Undo {
     /// True where others on this host feel the change as long as it stands: it
-    /// is undone as soon as the workload has ended, not by the next launch.
+    /// is undone as soon as the workload has ended, not by the next launch. What
+    /// concerns the workload alone holds nothing any more once that is gone.
     pub fn is_host_wide(&self) -> bool {
         match self {
-            Undo::RemoveGroup(_) => false,
+            Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => false,
             Undo::Restore { .. } => true,
         }
     }
@@ -95,7 +104,7 @@ impl Undo {
     /// child and never under the ledger's lock. None for what does not block.
     pub fn limit(&self) -> Option<Duration> {
         match self {
-            Undo::RemoveGroup(_) => None,
+            Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => None,
             Undo::Restore { .. } => Some(LIMIT),
         }
     }
@@ -105,6 +114,8 @@ impl fmt::Display for Undo {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Undo::RemoveGroup(folder) => write!(out, "rmdir {}", folder.display()),
+            Undo::Return { home, .. } => write!(out, "move back to {}", home.display()),
+            Undo::KeepBack { group, .. } => write!(out, "write -cpuset to {}", group.join(SUBTREE).display()),
             Undo::Restore { file, old, .. } => write!(out, "write {old} to {}", file.display()),
         }
     }
@@ -116,6 +127,14 @@ impl Undo {
         match self {
             Undo::RemoveGroup(folder) => {
                 tracing::info!(target: TARGET, lease, file = %folder.display(), "a group is made");
+            }
+            Undo::Return { group, home, process } => {
+                let (file, old) = (group.display(), home.display());
+                tracing::info!(target: TARGET, lease, %file, %old, "process {process} is moved into a group");
+            }
+            Undo::KeepBack { group, .. } => {
+                let file = group.join(SUBTREE);
+                tracing::info!(target: TARGET, lease, file = %file.display(), new = "+cpuset", "cpusets are passed on");
             }
             Undo::Restore { file, old, ours } => {
                 tracing::info!(target: TARGET, lease, file = %file.display(), old, new = ours, "a file is changed");
@@ -135,8 +154,10 @@ pub struct Exec {
     pub unset: Vec<String>,
 }
 
-/// The steps of a plan that was admitted, in order.
-pub fn steps(plan: &Plan, rights: Rights, exec: Exec) -> Vec<Step> {
+/// The steps of a plan that was admitted, in order. The group comes first: on
+/// Linux before 6.2, a process that moves into a cpuset loses its affinity.
+pub fn steps(plan: &Plan, lease: &str, rights: Rights, exec: Exec) -> Vec<Step> {
+    let group = plan.fence.as_ref().map(|fence| Step::Host(Change::Group(Group::of(fence, lease))));
     let affinity = plan.cpus().map(|cpus| cpus.or(&plan.shared_cpus));
     let shared_only = (!plan.shared_cpus.is_empty()).then(|| plan.shared_cpus.clone());
     let memory = plan.memory.clone().map(|MemoryBinding { policy, nodes, need }| Step::MemoryPolicy {
@@ -147,15 +168,23 @@ pub fn steps(plan: &Plan, rights: Rights, exec: Exec) -> Vec<Step> {
     let affinity = affinity.or(shared_only).map(Step::Affinity);
     // Everything before may need the rights.
     let rights = (!rights.are_kept()).then_some(Step::Rights(rights));
-    affinity.into_iter().chain(memory).chain(rights).chain([Step::Exec(exec)]).collect()
+    group.into_iter().chain(affinity).chain(memory).chain(rights).chain([Step::Exec(exec)]).collect()
 }
 
 impl Step {
+    /// As [`Undo::is_host_wide`] of what undoes it.
+    pub fn is_host_wide(&self) -> bool {
+        match self {
+            Step::Host(Change::Write { .. }) => true,
+            Step::Host(Change::Group(_)) => false,
+            Step::Affinity(_) | Step::MemoryPolicy { .. } | Step::Rights(_) | Step::Exec(_) => false,
+        }
+    }
+
     /// A line for a shell that does the same, as far as common tools can.
     pub fn shell(&self) -> String {
         match self {
             Step::Host(change) => change.shell(),
-            Step::Join(folder) => format!("echo $$ > {}", quoted(folder.join("cgroup.procs").as_os_str())),
             Step::Affinity(cpus) => format!("taskset --cpu-list --pid {cpus} $$"),
             Step::MemoryPolicy { mode, nodes, .. } => memory_line(*mode, nodes),
             Step::Rights(rights) => rights.shell(),
@@ -172,7 +201,7 @@ pub fn script(steps: &[Step]) -> String {
     for step in steps {
         match step {
             Step::MemoryPolicy { .. } | Step::Rights(_) => prefix = prefix + &step.shell() + " ",
-            Step::Host(_) | Step::Join(_) | Step::Affinity(_) => lines.push(step.shell()),
+            Step::Host(_) | Step::Affinity(_) => lines.push(step.shell()),
             Step::Exec(exec) => {
                 lines.extend(exec.unset.iter().map(|name| format!("unset {name}")));
                 lines.extend(exec.set.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
@@ -212,17 +241,6 @@ impl Change {
                 format!("echo {} > {}", quoted(OsStr::new(value)), quoted(file.as_os_str()))
             }
         }
-    }
-}
-
-impl Group {
-    fn shell(&self) -> String {
-        let set = |file: &str, value: String| {
-            let file = quoted(self.folder.join(file).as_os_str());
-            if value.is_empty() { String::new() } else { format!("\necho {value} > {file}") }
-        };
-        let mkdir = format!("mkdir {}", quoted(self.folder.as_os_str()));
-        mkdir + &set("cpuset.cpus", self.cpus.to_string()) + &set("cpuset.mems", self.mems.to_string())
     }
 }
 

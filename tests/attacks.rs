@@ -19,7 +19,7 @@ fn launcher(folder: &Path) -> Command {
     for (name, _) in settings {
         command.env_remove(name);
     }
-    command.current_dir(folder).env("NUMA_RUN_RUN_DIR", folder.join("run"));
+    command.current_dir(folder).env("NUMA_RUN_RUN_DIR", folder.join("run")).env("NUMA_RUN_CGROUP", "never");
     command
 }
 

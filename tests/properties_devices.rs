@@ -7,8 +7,9 @@ use numa_run::config::Config;
 use numa_run::hint::policy::Policy;
 use numa_run::plan::{self, Facts, Plan, Surroundings};
 use numa_run::request::device::told_apart;
-use numa_run::request::{DeviceRequest, Request, Settable};
-use numa_run::resource::{Grant, Granted};
+use numa_run::request::{DeviceRequest, Merge, Request, Settable};
+use numa_run::resource::prefer::{Answers, Place, Question, Verdict};
+use numa_run::resource::{Allocation, Grant, Granted};
 use numa_run::topology::{Bdf, Cpu, CpuSet, Machine, Node, PciFunction};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -63,22 +64,79 @@ fn world() -> impl Strategy<Value = World> {
     (functions, requests, held, policy)
 }
 
-fn planned((functions, requests, held, policy): &World) -> (Machine, Plan) {
+fn planned(world: &World) -> (Machine, Plan) {
+    let (machine, mut plans) = asked(world, Merge::Relative, &Config::default(), |_| String::new());
+    (machine, plans.remove(0))
+}
+
+/// The plan of a world, and those that follow when what it asks is answered, until nothing is asked.
+fn asked(
+    (functions, requests, held, policy): &World,
+    merge: Merge,
+    config: &Config,
+    mut answer: impl FnMut(&Question) -> String,
+) -> (Machine, Vec<Plan>) {
     let machine = machine(functions);
     let one = |&(kind, count): &(usize, u32)| {
         DeviceRequest::parse("nic", &format!("{count}{}", like(kind).0), Settable::Nothing).unwrap()
     };
     let devices = told_apart(requests.iter().map(one).collect()).unwrap();
-    let request = Request { devices, policy: *policy, ..Request::default() };
+    let request = Request { devices, policy: *policy, merge, ..Request::default() };
     let holdings = Holdings {
         devices: held.iter().filter_map(|&at| Some(machine.pci.get(at)?.bdf)).collect(),
         ..Holdings::default()
     };
-    let (config, assume, surroundings) = (Config::default(), Assume::default(), Surroundings::default());
-    let facts =
-        Facts { machine: &machine, config: &config, assume: &assume, holdings: &holdings, surroundings: &surroundings };
-    let plan = plan::plan(&request, &facts);
-    (machine, plan)
+    let (assume, surroundings, mut answers) = (Assume::default(), Surroundings::default(), Answers::default());
+    let mut plans = Vec::new();
+    loop {
+        let facts = Facts {
+            machine: &machine,
+            config,
+            assume: &assume,
+            holdings: &holdings,
+            surroundings: &surroundings,
+            answers: &answers,
+        };
+        plans.push(plan::plan(&request, &facts));
+        let questions = plans.last().map(|plan| plan.questions.clone()).unwrap_or_default();
+        if questions.is_empty() {
+            return (machine, plans);
+        }
+        for question in questions {
+            let verdict = Verdict::of(&question, answer(&question).as_bytes());
+            assert_eq!(answers.insert(question, verdict), None, "asked twice");
+        }
+    }
+}
+
+/// Numbers that look random and are the same each time.
+fn below(seed: &mut u64, bound: usize) -> usize {
+    *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    (*seed >> 33) as usize % bound
+}
+
+/// Any set: one that is as asked, one that may be, or nonsense.
+fn any_answer(seed: &mut u64, question: &Question) -> (bool, String) {
+    let mut draw = |mut from: Vec<Bdf>, count: usize| -> Vec<Bdf> {
+        while from.len() > count {
+            from.remove(below(seed, from.len()));
+        }
+        from
+    };
+    let own = |place: &Place| place.from.iter().map(|device| device.bdf).collect();
+    let chosen: Vec<Bdf> = question.places.iter().flat_map(|place| draw(own(place), place.count)).collect();
+    let good = [question.must_include(), chosen].concat();
+    let other = draw(question.available(), question.size());
+    let set = |set: &[Bdf]| serde_json::json!({"preferred": [{"devices": set, "cost": 1}]}).to_string();
+    match below(seed, 4) {
+        0 => (false, set(&other)),
+        1 => (false, "{}".into()),
+        _ => (true, set(&good)),
+    }
+}
+
+fn devices(plan: &Plan) -> Vec<Vec<Bdf>> {
+    plan.devices().map(|grant| grant.devices.iter().map(|device| device.bdf).collect()).collect()
 }
 
 /// Tries all ways to give each request its devices, one after the other.
@@ -124,6 +182,51 @@ proptest! {
             // What the policy promised is what was given.
             if *policy == Policy::SingleNumaNode && plan.allocations.iter().all(|given| given.unknown == 0) {
                 prop_assert!(plan.span.len() <= 1, "{:?}", plan);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plugin_changes_which_devices_and_nothing_else_whatever_it_answers(
+        world in world(),
+        kubelet in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let merge = if kubelet { Merge::Kubelet } else { Merge::Relative };
+        let config: Config = toml::from_str("[class.nic]\nprefer = \"/plugin\"").unwrap();
+        let (_, plain) = asked(&world, merge, &Config::default(), |_| unreachable!("nobody is asked"));
+        let run = || {
+            let (mut seed, mut followed) = (seed, Vec::new());
+            let answers = |question: &Question| {
+                let (good, answer) = any_answer(&mut seed, question);
+                let verdict = Verdict::of(question, answer.as_bytes());
+                assert!(!good || verdict.wrong().is_none(), "{verdict:?} {question:?}");
+                followed.extend(verdict.best().map(|best| (question.request.clone(), best.devices.clone())));
+                answer
+            };
+            let (_, plans) = asked(&world, merge, &config, answers);
+            (plans, followed)
+        };
+        let ((plans, followed), again) = (run(), run());
+        let (first, last) = (&plans[0], &plans[plans.len() - 1]);
+        prop_assert_eq!(devices(last), devices(&again.0[again.0.len() - 1]), "the same each time");
+        prop_assert!(plans.len() <= world.1.len() + 1, "each request is asked about once");
+        prop_assert_eq!(devices(first), devices(&plain[0]), "until there are answers, nothing is different");
+        prop_assert_eq!((last.admitted, &last.affinity), (plain[0].admitted, &plain[0].affinity));
+        let granted: Vec<Bdf> = devices(last).concat();
+        prop_assert_eq!(granted.iter().collect::<BTreeSet<_>>().len(), granted.len(), "given twice");
+        for (ours, plain) in last.allocations.iter().zip(&plain[0].allocations) {
+            let within = |allocation: &Allocation| -> u64 {
+                let inside = |node: u32| last.affinity.as_ref().is_none_or(|mask| mask.contains(node));
+                allocation.per_node.iter().filter(|(node, _)| inside(**node)).map(|(_, units)| units).sum()
+            };
+            prop_assert_eq!((within(ours), ours.unknown), (within(plain), plain.unknown));
+            if !kubelet && world.3 != Policy::None {
+                prop_assert_eq!(&ours.per_node, &plain.per_node, "the counts by node stand");
+            }
+            for (request, set) in followed.iter().filter(|(request, _)| *request == ours.resource) {
+                let Granted::Devices(Grant { devices, .. }) = &ours.granted else { panic!("{ours:?}") };
+                prop_assert!(devices.iter().all(|device| set.contains(&device.bdf)), "{request} follows {set:?}");
             }
         }
     }

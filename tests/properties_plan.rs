@@ -9,6 +9,7 @@ use numa_run::hint::policy::Policy;
 use numa_run::plan::{Facts, Plan, Surroundings, plan};
 use numa_run::request::{CpuChoice, CpuRequest, DeviceRequest, MemoryRequest, Request};
 use numa_run::resource::cpu::{CpuOptions, SmtMode};
+use numa_run::resource::prefer::Answers;
 use numa_run::resource::{Allocation, Grant, Granted};
 use numa_run::topology::{Bdf, Cpu, CpuSet, Machine, Node};
 use proptest::prelude::*;
@@ -32,7 +33,7 @@ impl World {
 
     fn plan_for(&self, request: &Request) -> Plan {
         let World { machine, config, assume, holdings, surroundings, .. } = self;
-        plan(request, &Facts { machine, config, assume, holdings, surroundings })
+        plan(request, &Facts { machine, config, assume, holdings, surroundings, answers: &Answers::default() })
     }
 }
 

@@ -32,7 +32,7 @@ struct Scenario {
     captured: Option<String>,
     /// Assumptions, in the form of `--assume`.
     assume: Option<String>,
-    /// Configuration, in the form of `--config`.
+    /// Configuration, in the form of `--config`; `{plugin}` stands for the program of the run.
     #[serde(default)]
     config: String,
     run: Vec<Run>,
@@ -49,6 +49,8 @@ struct Run {
     args: String,
     /// In place of the scenario's assumptions.
     assume: Option<String>,
+    /// A shell script that the configuration may name.
+    plugin: Option<String>,
     /// What is fed to it.
     #[serde(default)]
     stdin: String,
@@ -120,7 +122,12 @@ fn check(scenario: &Scenario) -> Result<(), Failed> {
     for run in &scenario.run {
         let mut facts = Vec::new();
         let assume = run.assume.as_ref().or(scenario.assume.as_ref());
-        for (flag, text) in [("--assume", assume), ("--config", Some(&scenario.config))] {
+        let plugin = stage.path().join("plugin");
+        let config = scenario.config.replace("{plugin}", &plugin.display().to_string());
+        if let Some(text) = &run.plugin {
+            machines::script(stage.path(), "plugin", &format!("#!/bin/sh\n{text}"));
+        }
+        for (flag, text) in [("--assume", assume), ("--config", Some(&config))] {
             let Some(text) = text else { continue };
             let path = stage.path().join(flag);
             fs::write(&path, text)?;

@@ -102,6 +102,14 @@ fn a_dry_run_with_named_devices_is_as_reviewed() {
 }
 
 #[test]
+fn a_plan_and_a_dry_run_for_members_are_as_reviewed() {
+    let request = "--members 2 --cpus 4 --memory 1G --gpu 1";
+    same(shown(&format!("plan {request}"), true), file!["snapshots/plan-members.txt"]);
+    let group = format!("{request} --scope group --dry-run -- mpirun -n 2 ./app");
+    same(shown(&group, true), file!["snapshots/dry-run-members.txt"]);
+}
+
+#[test]
 fn settings_of_virtual_functions_are_refused_by_a_launch() {
     let said = shown("--vf n3=1:vlan=100,trust=on -- true", false);
     assert!(said.contains("vf.n3: vlan=100,trust=on: not applied by this version yet"), "{said}");
@@ -110,6 +118,18 @@ fn settings_of_virtual_functions_are_refused_by_a_launch() {
 #[test]
 fn an_explanation_is_as_reviewed() {
     same(shown("plan --cpus 6 --memory 4G --gpu 1 --nic 1 --explain", true), file!["snapshots/explain.txt"]);
+}
+
+#[test]
+fn an_explanation_of_what_is_not_aligned_is_as_reviewed() {
+    same(
+        shown("plan --cpus 6 --memory 4G --gpu 2 --nic 2 --explain", true),
+        file!["snapshots/explain-not-aligned.txt"],
+    );
+    same(
+        shown("plan --members 2 --cpus 4 --gpu 1 --explain --scope group", true),
+        file!["snapshots/explain-members.txt"],
+    );
 }
 
 #[test]

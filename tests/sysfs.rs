@@ -358,7 +358,7 @@ fn functions_say_how_many_virtual_functions_they_have_and_may_have() {
     let sriov = Sriov { total: 7, made: 2, offset: 128, stride: 2, device: 0x10ca };
     let told = |machine: &Machine| machine.pci.iter().map(|function| function.sriov).collect::<Vec<_>>();
     assert_eq!(told(&machine), [Some(sriov), Some(Sriov::default()), None]);
-    std::fs::remove_file(tree.root().join("sys/devices/pci0000:20/0000:21:00.0/virtfn1")).unwrap();
+    fs::remove_file(tree.root().join("sys/devices/pci0000:20/0000:21:00.0/virtfn1")).unwrap();
     sysfs::refresh_function(&mut machine.pci[0], tree.root());
     assert_eq!(machine.pci[0].sriov, Some(Sriov { made: 1, ..sriov }));
 }

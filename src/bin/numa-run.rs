@@ -1,7 +1,7 @@
 //! The launcher: reads the command line, does what it says, ends with its code.
 
 use numa_run::cli::{Cli, Verb};
-use numa_run::{host, inspect, launch, ledger, report};
+use numa_run::{boot, host, inspect, launch, ledger, report};
 use std::process::ExitCode;
 
 /// musl's own allocator asks the kernel for pages again and again.
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Some(Verb::Gc(arguments)) => ended(ledger::gc(arguments), inspect::exit_code),
         Some(Verb::Guard(arguments)) => ended(ledger::guard(arguments), inspect::exit_code),
         Some(Verb::Completions(arguments)) => ended(inspect::completions(arguments), inspect::exit_code),
+        Some(Verb::Up(arguments)) => ended(boot::up(arguments), inspect::exit_code),
         Some(Verb::Debug(arguments)) => ended(inspect::debug(arguments), inspect::exit_code),
     }
 }

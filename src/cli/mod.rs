@@ -64,6 +64,8 @@ pub enum Verb {
     Guard(ReleaseArgs),
     /// Print what makes a shell complete the options
     Completions(CompletionsArgs),
+    /// Make what the configuration wants to be there from the boot on
+    Up(UpArgs),
     /// Answer test vectors line by line
     #[command(hide = true)]
     Debug(DebugArgs),
@@ -159,8 +161,31 @@ pub struct ReleaseArgs {
     /// Where to look.
     #[command(flatten)]
     pub ledger: LedgerArgs,
+    /// For ExecStopPost= of this unit: what it held is kept where it is about to restart
+    #[arg(long)]
+    pub unit: bool,
     /// The lease, or the name of its launch
     pub lease: String,
+}
+
+/// `numa-run up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// What to make
+    #[arg(value_enum)]
+    pub what: UpWhat,
+    /// Configuration [default: /etc/numa-run/config.toml if it exists]
+    #[arg(long, value_name = "FILE", hide_env = true, env = "NUMA_RUN_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+/// What there can be from the boot on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum UpWhat {
+    /// Hugepages of [boot.hugepages]
+    Hugepages,
+    /// Virtual functions of [boot.vfs]
+    Vfs,
 }
 
 /// `numa-run debug`.

@@ -3,8 +3,8 @@
 use super::devices::DeviceArgs;
 use crate::hint::policy::Policy;
 use crate::request::{
-    CpuChoice, CpuRequest, CpuSpec, FunctionName, HugepageRequest, Isolated, MemPolicy, MemoryRequest, Merge, NodeSpec,
-    Request, Size,
+    Cgroup, CpuChoice, CpuRequest, CpuSpec, FunctionName, HugepageRequest, Isolated, MemPolicy, Members, MemoryRequest,
+    Merge, NodeSpec, Request, Scope, Size,
 };
 use crate::resource::cpu::{CpuOptions, SmtMode};
 use crate::topology::MemoryKind;
@@ -54,16 +54,26 @@ pub struct RequestArgs {
     /// Devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
+    /// All of this for each of N members, such as MPI ranks
+    #[arg(long, value_name = "N", help_heading = "What", hide_env = true, env = "NUMA_RUN_MEMBERS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub members: Option<u32>,
 
     /// Who is admitted: none, best-effort, restricted or single-numa-node
     #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_POLICY", default_value_t)]
     pub policy: Policy,
+    /// What the policy is for where there are members [default: member]
+    #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_SCOPE", value_enum)]
+    pub scope: Option<Scope>,
     /// How the resources' answers become one
     #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_MERGE", value_enum, default_value_t)]
     pub merge: Merge,
     /// Of equally many nodes, those that are closer together
     #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_PREFER_CLOSEST", value_parser = yes())]
     pub prefer_closest: bool,
+    /// CPUs, memory and hugepages in equal parts from each node, where more than one is needed
+    #[arg(long, help_heading = "Where", hide_env = true, env = "NUMA_RUN_DISTRIBUTE", value_parser = yes())]
+    pub distribute: bool,
     /// Refuse on machines with more nodes
     #[arg(long, value_name = "N", help_heading = "Where", hide_env = true, env = "NUMA_RUN_MAX_NUMA_NODES")]
     pub max_numa_nodes: Option<usize>,
@@ -115,6 +125,30 @@ pub struct RequestArgs {
     /// How pages are spread; bind with --memory, else preferred-many
     #[arg(long, value_name = "MODE", help_heading = "How", hide_env = true, env = "NUMA_RUN_MEMPOLICY", value_enum)]
     pub mempolicy: Option<MemPolicy>,
+    /// A cgroup for the command, which the kernel keeps on its CPUs and nodes
+    #[arg(
+        long,
+        value_name = "MODE",
+        help_heading = "How",
+        hide_env = true,
+        env = "NUMA_RUN_CGROUP",
+        value_enum,
+        default_value_t
+    )]
+    pub cgroup: CgroupMode,
+    /// Refuse where no cgroup can be had
+    #[arg(long, help_heading = "How", hide_env = true, env = "NUMA_RUN_REQUIRE_CGROUP", value_parser = yes())]
+    pub require_cgroup: bool,
+}
+
+/// Whether there is to be a cgroup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum CgroupMode {
+    /// Where one can be had, else a line says why not
+    #[default]
+    Auto,
+    /// No cgroup
+    Never,
 }
 
 /// Where facts come from.
@@ -152,6 +186,10 @@ impl RequestArgs {
     /// # Errors
     /// Options that contradict each other, or that have nothing to work on.
     pub fn request(&self) -> Result<Request, Contradiction> {
+        if self.distribute && !self.divisible() {
+            let message = "--distribute splits CPUs, memory and hugepages, but none are asked for: add --cpus N";
+            return Err(Contradiction(message.into()));
+        }
         let request = Request {
             cpus: self.cpu_request()?,
             shared_cpus: self.shared_cpus,
@@ -160,15 +198,38 @@ impl RequestArgs {
             mempolicy: self.mempolicy,
             devices: self.devices.0.clone(),
             create_vfs: self.create_vfs,
+            members: self.members.map(|count| Members { count, scope: self.scope.unwrap_or_default() }),
             policy: self.policy,
             merge: self.merge,
             prefer_closest: self.prefer_closest,
+            distribute: self.distribute,
             max_numa_nodes: self.max_numa_nodes,
             pool: self.pool.clone(),
             isolated: self.isolated,
             device_nodes: self.device_node.clone(),
+            cgroup: self.cgroup()?,
         };
-        Ok(request)
+        if request.cgroup == Cgroup::Required && !request.holds() {
+            let message = "--require-cgroup: nothing is asked for that a cgroup could hold: add --cpus N";
+            return Err(Contradiction(message.into()));
+        }
+        self.divided(&request).map(|()| request)
+    }
+
+    /// Members that each can have as much.
+    fn divided(&self, request: &Request) -> Result<(), Contradiction> {
+        let problem = match (self.members, self.scope) {
+            (None, None) => return Ok(()),
+            (None, Some(_)) => "--scope says how members are placed, but there are none: add --members N".to_owned(),
+            (Some(_), _) if request.is_bare() => {
+                "--members says how many get as much, but nothing is asked for: add --cpus N".to_owned()
+            }
+            (Some(count), _) => match request.indivisible() {
+                Some(single) => format!("--members {count} asks for equal members, and {single}"),
+                None => return Ok(()),
+            },
+        };
+        Err(Contradiction(problem))
     }
 
     /// Variables are defaults: one that contradicts a flag, or that says how
@@ -190,8 +251,19 @@ impl RequestArgs {
             self.cpu_option.retain(|_| !preset("cpu_option"));
             self.cpu_kind = self.cpu_kind.take().filter(|_| !preset("cpu_kind"));
         }
+        if preset("members") && !self.divides() {
+            self.members = None;
+        }
+        self.scope = self.scope.filter(|_| self.members.is_some() || !preset("scope"));
+        self.distribute = self.distribute && (self.divisible() || !preset("distribute"));
         if self.memory.is_none() && self.hugepages.is_empty() {
             self.mem_kind = self.mem_kind.filter(|_| !preset("mem_kind"));
+        }
+        if typed("require_cgroup") && preset("cgroup") {
+            self.cgroup = CgroupMode::Auto;
+        }
+        if self.cgroup == CgroupMode::Never && preset("require_cgroup") {
+            self.require_cgroup = false;
         }
         if typed("mempolicy") && self.mempolicy.is_some_and(|mode| !mode.takes_nodes()) {
             self.mem_nodes = self.mem_nodes.take().filter(|_| !preset("mem_nodes"));
@@ -199,6 +271,30 @@ impl RequestArgs {
         if typed("mem_nodes") {
             self.mempolicy = self.mempolicy.filter(|mode| mode.takes_nodes() || !preset("mempolicy"));
         }
+    }
+
+    fn cgroup(&self) -> Result<Cgroup, Contradiction> {
+        match (self.cgroup, self.require_cgroup) {
+            (CgroupMode::Never, true) => {
+                Err(Contradiction("--cgroup never and --require-cgroup contradict each other: choose one".into()))
+            }
+            (CgroupMode::Never, false) => Ok(Cgroup::Never),
+            (CgroupMode::Auto, true) => Ok(Cgroup::Required),
+            (CgroupMode::Auto, false) => Ok(Cgroup::Auto),
+        }
+    }
+
+    /// True when members could each have what is asked for.
+    fn divides(&mut self) -> bool {
+        let (members, scope) = (self.members.take(), self.scope.take());
+        let request = self.request();
+        (self.members, self.scope) = (members, scope);
+        request.is_ok_and(|request| !request.is_bare() && request.indivisible().is_none())
+    }
+
+    /// True when an amount is asked for of which each node may give its part.
+    fn divisible(&self) -> bool {
+        self.cpus.is_some() || self.memory.is_some() || !self.hugepages.is_empty()
     }
 
     fn cpu_request(&self) -> Result<Option<CpuRequest>, Contradiction> {
@@ -213,7 +309,9 @@ impl RequestArgs {
             (None, None, Some(nodes)) => CpuChoice::Nodes(nodes.clone()),
             (None, None, None) => return self.no_cpus(),
         };
-        let options = CpuOptions::parse(&self.cpu_option).map_err(|error| Contradiction(error.to_string()))?;
+        let mut options = CpuOptions::parse(&self.cpu_option).map_err(|error| Contradiction(error.to_string()))?;
+        // How many come from each node is settled then, which leaves nothing to spread.
+        options.spread_nodes = options.spread_nodes && !self.distribute;
         let clash = |error: crate::resource::cpu::OptionError| Contradiction(error.to_string());
         if self.policy == Policy::SingleNumaNode {
             options.check_single_numa_node().map_err(clash)?;

@@ -7,7 +7,8 @@
 //! `span` is one such set prepared, `follow` places amounts beside what is
 //! counted, `found` is what is placed, `limits` and `bound` say what a half-made
 //! placement can come to, `search` finds the best one on a span, `seed` guesses
-//! a good one first; `solve` walks the spans; `round` makes units of shares; `refusal` says why not.
+//! a good one first; `solve` walks the spans; `round` makes units of shares; `refusal` says why not;
+//! `reshape` is for callers who lay down where on a span units are.
 //!
 //! Where the rules leave something open, this holds:
 //! - Only sets of the least width that holds everything are looked at: width
@@ -36,6 +37,7 @@ mod found;
 mod limits;
 mod order;
 mod refusal;
+mod reshape;
 mod round;
 mod scaled;
 mod search;
@@ -45,6 +47,7 @@ mod span;
 
 pub use order::{Placed, Score, score, whole};
 pub use refusal::{Refused, Why};
+pub use reshape::{narrowest, reshaped};
 pub use solve::solve;
 
 use super::policy::Policy;

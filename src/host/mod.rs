@@ -4,20 +4,26 @@
 //! less than it was told.
 #![allow(clippy::disallowed_methods)] // This is where the effects live.
 
+pub mod affinities;
 pub mod audit;
 pub mod cgroup;
 pub mod child;
 pub mod exec;
 pub mod file;
+pub mod pages;
+pub mod plugin;
 pub mod rights;
 pub mod snapshot;
+pub mod sriov;
 #[allow(unsafe_code)]
 pub mod syscall;
+pub mod systemd;
 pub mod undo;
+pub mod units;
 
 use crate::plan::Need;
 use crate::request::MemPolicy;
-use crate::step::{Change, Step, Undo};
+use crate::step::{Change, Group, Step, Undo};
 use crate::topology::{CpuSet, NodeMask};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,6 +58,9 @@ pub enum StepError {
         /// What became of the child.
         source: child::ChildError,
     },
+    /// What was done of a step that may be left out could not be undone.
+    #[error(transparent)]
+    NotUndone(#[from] undo::UndoError),
     /// What undoes a step could not be written down, so that it was not done.
     #[error("cannot record the launch")]
     Journal(#[source] io::Error),
@@ -61,6 +70,10 @@ pub enum StepError {
 }
 
 impl StepError {
+    fn refused(call: String, source: io::Error) -> StepError {
+        StepError::Refused { call, source }
+    }
+
     /// True when a call is not to be had here: seccomp of containers refuses
     /// those of memory policies, kernels without NUMA lack them.
     fn is_forbidden(&self) -> bool {
@@ -93,25 +106,25 @@ impl StepError {
 /// What is there now cannot be read: the change must not be made.
 pub fn undo_of(change: &Change, lock: BorrowedFd<'_>) -> Result<Option<Undo>, StepError> {
     let look = || match change {
-        Change::Group(group) => Ok(Some(Undo::RemoveGroup(group.folder.clone()))),
+        // Entering a group writes down what it does, step by step.
+        Change::Group(_) => Ok(None),
         Change::Write { file, value } => file::undo_of(file, value),
     };
     change.limit().map_or_else(look, |limit| in_child(limit, lock, change, look))
 }
 
 /// Does a step that may come before exec. What undoes a change is written down
-/// before. `left_out` hears of a step that was not asked for and is forbidden here.
+/// before. `left_out` hears of what was not asked for and cannot be had here, and why.
 ///
 /// # Errors
 /// It was not done, or not wholly: what was written down is to be undone.
-pub fn apply(step: &Step, left_out: &mut dyn FnMut(&StepError)) -> Result<(), StepError> {
+pub fn apply(step: &Step, left_out: &mut dyn FnMut(LeftOut, &StepError)) -> Result<(), StepError> {
     match step {
         Step::Host(change) => make(change),
-        Step::Join(folder) => cgroup::join(folder),
         Step::Affinity(cpus) => affinity(cpus),
         Step::MemoryPolicy { mode, nodes, need } => match memory_policy(*mode, nodes) {
             Err(error) if *need == Need::May && error.is_forbidden() => {
-                left_out(&error);
+                left_out(LeftOut::MemoryPolicy, &error);
                 Ok(())
             }
             other => other,
@@ -145,8 +158,42 @@ fn in_child<T: Serialize + DeserializeOwned>(
 
 fn make(change: &Change) -> Result<(), StepError> {
     match change {
-        Change::Group(group) => cgroup::make(group),
+        Change::Group(_) => Ok(()),
         Change::Write { file, value } => file::write(file, value),
+    }
+}
+
+/// What a launch goes on without where it has to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// The cgroup.
+    Group,
+    /// The memory policy.
+    MemoryPolicy,
+}
+
+/// A group that was not asked for is left out where it cannot be had, but not
+/// where it cannot hold what was asked for: then nothing can.
+pub fn enter(
+    group: &Group,
+    journal: &mut dyn FnMut(Undo) -> io::Result<()>,
+    left_out: &mut dyn FnMut(LeftOut, &StepError),
+) -> Result<(), StepError> {
+    let mut done = Vec::new();
+    let entered = cgroup::enter(group, &mut |undo| {
+        journal(undo.clone())?;
+        done.push(undo);
+        Ok(())
+    });
+    match entered {
+        Err(error @ StepError::Refused { .. }) if group.need == Need::May => {
+            for undo in done.iter().rev() {
+                undo::undo(undo)?;
+            }
+            left_out(LeftOut::Group, &error);
+            Ok(())
+        }
+        other => other,
     }
 }
 

@@ -7,6 +7,10 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 // From linux/mempolicy.h; the libc crate lacks the last two.
@@ -40,10 +44,19 @@ pub fn mode_number(mode: MemPolicy) -> i32 {
 /// # Errors
 /// What sched_getaffinity(2) answers.
 pub fn affinity() -> io::Result<CpuSet> {
+    affinity_of(0)
+}
+
+/// The CPUs that a thread may run on.
+///
+/// # Errors
+/// What sched_getaffinity(2) answers.
+pub fn affinity_of(thread: i32) -> io::Result<CpuSet> {
     let mut words = vec![0u64; 16];
     loop {
         // SAFETY: the kernel writes at most the length given, which is the buffer's, a multiple of 8.
-        let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, words.len() * 8, words.as_mut_ptr()) };
+        let written =
+            unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, words.len() * 8, words.as_mut_ptr()) };
         if written >= 0 {
             words.truncate((written as usize).div_ceil(8));
             return Ok(CpuSet::from_words(words));
@@ -62,9 +75,17 @@ pub fn affinity() -> io::Result<CpuSet> {
 /// # Errors
 /// What sched_setaffinity(2) answers.
 pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
+    set_affinity_of(0, cpus)
+}
+
+/// Restricts a thread to these CPUs.
+///
+/// # Errors
+/// What sched_setaffinity(2) answers.
+pub fn set_affinity_of(thread: i32, cpus: &CpuSet) -> io::Result<()> {
     let words = cpus.words();
     // SAFETY: the kernel reads at most the length given, which is the slice's.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, words.len() * 8, words.as_ptr()) };
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, thread, words.len() * 8, words.as_ptr()) };
     outcome(result)
 }
 
@@ -121,6 +142,16 @@ fn policy_of_kind(flags: libc::c_ulong) -> io::Result<(i32, NodeMask)> {
 
 fn outcome(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// An extended attribute of a file; none where it has none, or none that this user may read.
+pub fn attribute(path: &Path, name: &CStr) -> Option<Vec<u8>> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut value = vec![0u8; 64];
+    // SAFETY: both names end with a NUL byte, and the kernel writes at most the length given, which is the buffer's.
+    let length = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    value.truncate(usize::try_from(length).ok()?);
+    Some(value)
 }
 
 /// True when the kernel started this program with more rights than its caller
@@ -191,6 +222,31 @@ pub fn drop_from_bounding_set(capability: u32) -> io::Result<()> {
     // SAFETY: PR_CAPBSET_DROP takes numbers only.
     let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
     outcome(result.into())
+}
+
+/// Lets a program inherit nothing of this process but its stdin, stdout and
+/// stderr, and has it killed when this process ends first.
+///
+/// # Errors
+/// What is open here is not known.
+pub fn isolate(command: &mut Command) -> io::Result<()> {
+    let open = std::fs::read_dir("/proc/self/fd")?;
+    let number = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok();
+    let inherited: Vec<RawFd> = open.filter_map(number).filter(|&descriptor| descriptor > 2).collect();
+    let alone = move || {
+        for &descriptor in &inherited {
+            // SAFETY: F_SETFD takes an int and changes nothing but a flag; a closed descriptor is an error, no harm.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+        // SAFETY: PR_SET_PDEATHSIG takes a signal number, as a long.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec only calls are made that signal handlers may make too; nothing is allocated.
+    unsafe { command.pre_exec(alone) };
+    Ok(())
 }
 
 /// Whether SIGPIPE was ignored when this process started.
@@ -335,7 +391,7 @@ mod tests {
     fn a_process_descriptor_tells_when_the_process_has_ended() {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         use std::os::fd::AsFd;
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let descriptor = process_descriptor(child.id()).unwrap();
         let ready = |wait: PollTimeout| poll(&mut [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)], wait).unwrap();
         assert_eq!(ready(PollTimeout::ZERO), 0);

@@ -45,6 +45,12 @@ pub enum UndoError {
 pub fn undo(undo: &Undo) -> Result<Outcome, UndoError> {
     let done = match undo {
         Undo::RemoveGroup(folder) => cgroup::remove(folder).map(|()| Outcome::Done),
+        Undo::Return { group, home, process } => cgroup::go_back(group, home, *process).map(|()| Outcome::Done),
+        Undo::KeepBack { group, child } => match cgroup::keep_back(group, child) {
+            // The group is gone, and what it passed on with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Outcome::Done),
+            other => other.map(|user| user.map_or(Outcome::Done, Outcome::NotOurs)),
+        },
         Undo::Restore { file, old, ours } => file::restore(file, old, ours),
     };
     done.map_err(|source| UndoError::Refused { what: undo.to_string(), source })

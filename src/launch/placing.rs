@@ -3,6 +3,8 @@
 
 use crate::assume::Holdings;
 use crate::cli::LaunchArgs;
+use crate::consult::Consultation;
+use crate::lease::belief;
 use crate::lease::queue::{Ticket, pause};
 use crate::lease::recover::{self, Effort, Recovered};
 use crate::lease::{Lease, Ledger, Locked, nest};
@@ -46,12 +48,15 @@ pub fn place<'a>(
     observed: &mut Observed,
     ledger: &'a Ledger,
 ) -> anyhow::Result<Place<'a>> {
-    let Some(limit) = arguments.lease.wait else { return soon(arguments, request, observed, ledger) };
+    let mut consultation = Consultation::new(request, &observed.config)?;
+    let Some(limit) = arguments.lease.wait else {
+        return soon(arguments, request, observed, ledger, &mut consultation);
+    };
     let end = Instant::now() + limit;
     let ticket = Ticket::take(ledger)?;
     let mut in_time = ticket.wait_for_turn(end);
     loop {
-        let place = now(arguments, request, observed, ledger, None)?;
+        let place = advised(arguments, request, observed, ledger, &mut consultation)?;
         if place.plan.refusal.is_none() || !in_time || !ever(request, observed) {
             return Ok(place);
         }
@@ -68,21 +73,42 @@ fn ever(request: &Request, observed: &mut Observed) -> bool {
     admitted
 }
 
+/// Places with what plugins have to say. Others go on while one thinks: the
+/// ledger is not locked then, and what is there is looked at again afterwards.
+fn advised<'a>(
+    arguments: &LaunchArgs,
+    request: &Request,
+    observed: &mut Observed,
+    ledger: &'a Ledger,
+    consultation: &mut Consultation,
+) -> anyhow::Result<Place<'a>> {
+    loop {
+        let mut place = now(arguments, request, observed, ledger, None)?;
+        if !consultation.goes_on(&mut place.plan) {
+            return Ok(place);
+        }
+        let questions = place.plan.questions.clone();
+        drop(place);
+        consultation.ask(&questions, observed);
+    }
+}
+
 /// What has ended and is only being put right is waited for, rather than missed.
 fn soon<'a>(
     arguments: &LaunchArgs,
     request: &Request,
     observed: &mut Observed,
     ledger: &'a Ledger,
+    consultation: &mut Consultation,
 ) -> anyhow::Result<Place<'a>> {
-    let place = now(arguments, request, observed, ledger, None)?;
+    let place = advised(arguments, request, observed, ledger, consultation)?;
     if place.plan.refusal.is_none() || place.ending.is_empty() {
         return Ok(place);
     }
     let Place { locked, ending, .. } = place;
     drop(locked);
     recover::wait_for(ledger, &ending);
-    now(arguments, request, observed, ledger, None)
+    advised(arguments, request, observed, ledger, consultation)
 }
 
 fn now<'a>(
@@ -93,12 +119,13 @@ fn now<'a>(
     discard: Option<&str>,
 ) -> anyhow::Result<Place<'a>> {
     let (locked, mut recovered) = recover::settle(ledger, Effort::Once, discard)?;
-    recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     let name = arguments.lease.name.as_deref();
     let before = name.map(|name| namesake(name, &mut recovered)).transpose()?.flatten();
     observed.look_again(request);
+    recovered.disbelieve(|lease| !belief::is_possible(lease, &observed.machine));
+    recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     let parent = nest::parent(ledger, &recovered.live);
-    observed.surroundings.inside = parent.map(Lease::holdings);
+    observed.surroundings.inside = observed.part.clone().or_else(|| parent.map(Lease::holdings));
     observed.holdings = parent.map_or_else(|| recovered.holdings(), |parent| within(parent, &recovered));
     let parent = parent.map(|parent| parent.header.lease.clone());
     let again = before.as_ref().and_then(|before| as_before(request, observed, before));
@@ -130,7 +157,9 @@ fn namesake(name: &str, recovered: &mut Recovered) -> anyhow::Result<Option<Leas
 /// What is held of a lease: by the leases that were taken out of it.
 fn within(parent: &Lease, recovered: &Recovered) -> Holdings {
     let all = recovered.live.iter().chain(&recovered.waiting).chain(&recovered.stuck);
-    let children = all.filter(|lease| lease.header.parent.as_ref() == Some(&parent.header.lease));
+    // Who has nothing to do with it could take it up by a lease that only says so.
+    let inside = |lease: &&Lease| lease.user == parent.user || belief::is_believed(lease.user);
+    let children = all.filter(|lease| lease.header.parent.as_ref() == Some(&parent.header.lease)).filter(inside);
     children.fold(Holdings::default(), |sum, child| sum.plus(&child.holdings()))
 }
 

@@ -1,14 +1,15 @@
 //! From the lease to exec: written down before it is done, undone if it fails.
 
+use super::UNFENCED;
 use super::placing::Place;
 use super::standby::Standby;
 use crate::fault;
 use crate::host::audit::Audit;
-use crate::host::{self, StepError};
+use crate::host::{self, LeftOut, StepError};
 use crate::lease::journal::Journal;
 use crate::lease::{Header, Locked, guardian};
 use crate::report;
-use crate::step::{Change, Step};
+use crate::step::{Change, Group, Step};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::convert::Infallible;
@@ -40,6 +41,20 @@ pub struct Manner {
     pub quiet: bool,
 }
 
+impl Manner {
+    /// Says what the launch goes on without.
+    fn left_out(&self, what: LeftOut, error: &StepError) {
+        let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        let without = match what {
+            LeftOut::Group => UNFENCED,
+            LeftOut::MemoryPolicy => "memory is left unbound",
+        };
+        if !self.quiet {
+            report::say(format!("numa-run: {without}: {error}{reason}\n"));
+        }
+    }
+}
+
 /// Does the steps, the last of which becomes the workload.
 ///
 /// # Errors
@@ -61,7 +76,7 @@ pub fn run(
             .take_over(locked, &before)
             .with_context(|| format!("cannot take lease {} over", before.header.lease))?;
     }
-    let mut transaction = Transaction { locked, journal, standby: None, manner, guarded: false };
+    let mut transaction = Transaction { locked, journal, standby: None, manner, guarded: false, ready: false };
     let error = match transaction.all(steps) {
         Ok(never) => match never {},
         Err(error) => error,
@@ -83,19 +98,29 @@ struct Transaction<'a> {
     standby: Option<Standby>,
     manner: Manner,
     guarded: bool,
+    /// The lease is marked as running, and its lock is the workload's to inherit.
+    ready: bool,
 }
 
 impl Transaction<'_> {
     fn all(&mut self, steps: &[Step]) -> Result<Infallible, StepError> {
         self.stand_by(steps)?;
+        // In the workload's group the guardian would be a part of it. What was
+        // taken over from the last launch of this name is to be undone too.
+        let of_a_group = |step: &&Step| matches!(step, Step::Host(Change::Group(_)));
+        let follows = steps.iter().skip_while(|step| !of_a_group(step)).any(Step::is_host_wide);
+        if follows || self.journal.as_ref().is_some_and(Journal::is_host_wide) {
+            self.guard();
+        }
         for step in steps {
             match step {
+                Step::Host(Change::Group(group)) => self.enter(group)?,
                 Step::Host(change) => self.change(change)?,
-                Step::Exec(_) => {
+                Step::Rights(_) | Step::Exec(_) => {
                     self.running()?;
                     self.apply(step)?;
                 }
-                Step::Join(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } | Step::Rights(_) => self.apply(step)?,
+                Step::Affinity(_) | Step::MemoryPolicy { .. } => self.apply(step)?,
             }
             fault::point("step.done");
         }
@@ -114,12 +139,17 @@ impl Transaction<'_> {
     }
 
     fn apply(&self, step: &Step) -> Result<(), StepError> {
-        host::apply(step, &mut |error: &StepError| {
-            let reason = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-            if !self.manner.quiet {
-                report::say(format!("numa-run: memory is left unbound: {error}{reason}\n"));
-            }
-        })
+        host::apply(step, &mut |what, error| self.manner.left_out(what, error))
+    }
+
+    /// Every part of it is written down before it is done.
+    fn enter(&mut self, group: &Group) -> Result<(), StepError> {
+        let (journal, manner) = (&mut self.journal, &self.manner);
+        let mut before = |undo| match journal {
+            Some(journal) => journal.before(undo),
+            None => Err(io::Error::other("no lease was taken")),
+        };
+        host::enter(group, &mut before, &mut |what, error| manner.left_out(what, error))
     }
 
     /// What undoes a change is on disk before it is made. Where it may block, the
@@ -131,8 +161,11 @@ impl Transaction<'_> {
         }
         let journal = self.journal.as_mut().ok_or_else(no_lease)?;
         let Some(undo) = host::undo_of(change, journal.own().lock.as_fd())? else { return Ok(()) };
+        let host_wide = undo.is_host_wide();
         journal.before(undo).map_err(StepError::Journal)?;
-        self.guard();
+        if host_wide {
+            self.guard();
+        }
         let journal = self.journal.as_ref().ok_or_else(no_lease)?;
         host::change(change, journal.own().lock.as_fd())
     }
@@ -140,8 +173,7 @@ impl Transaction<'_> {
     /// Leaves somebody behind who undoes what others on this host feel. Without
     /// him it stays until the next launch, or `numa-run gc`.
     fn guard(&mut self) {
-        let needed = self.journal.as_ref().is_some_and(Journal::is_host_wide);
-        if !needed || self.guarded || self.manner.aftermath == Aftermath::Supervisor {
+        if self.guarded || self.manner.aftermath == Aftermath::Supervisor {
             return;
         }
         self.guarded = true;
@@ -155,12 +187,14 @@ impl Transaction<'_> {
     }
 
     fn running(&mut self) -> Result<(), StepError> {
-        // What was taken over from the last launch of this name is to be undone too.
-        self.guard();
+        if std::mem::replace(&mut self.ready, true) {
+            return Ok(());
+        }
         if let Some(journal) = &mut self.journal {
             journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
         }
         // Loading the workload may take its time: others need not wait for it.
+        // And its user could stop a process that is his, with the lock.
         self.unlock();
         Ok(())
     }

@@ -37,6 +37,15 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Whether it is this user's, by any of its user ids: a set-uid program keeps the real one.
+    pub fn belongs_to(&self, root: &Path, user: u32) -> bool {
+        let status = std::fs::read_to_string(root.join(format!("proc/{}/status", self.pid))).unwrap_or_default();
+        let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+        ids.split_ascii_whitespace().any(|id| id.parse() == Ok(user))
+    }
+}
+
 /// A process with its state.
 fn read(root: &Path, pid: u32) -> Option<(Identity, String)> {
     let stat = std::fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;

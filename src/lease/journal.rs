@@ -44,7 +44,7 @@ impl Journal {
     /// It could not be written down, or the old lease is still there.
     pub fn take_over(&mut self, locked: &Locked<'_>, before: &Lease) -> io::Result<()> {
         for undo in &before.journal {
-            let gone = matches!(undo, Undo::RemoveGroup(_)) && undo::undo(undo).is_ok();
+            let gone = !undo.is_host_wide() && undo::undo(undo).is_ok();
             if !gone {
                 self.before(undo.clone())?;
             }

@@ -3,6 +3,9 @@
 //! `lock` belongs to who owns the folder and anybody may lock it; `leases` is
 //! a folder like /tmp, where everybody makes files and removes only his own.
 
+use super::belief::Budget;
+use super::folder::{self, whatever_the_umask};
+use super::holder::holder;
 use super::journal::{take_back, undone};
 use super::life::{self, Life, Signs};
 use super::log::Log;
@@ -13,17 +16,13 @@ use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// No lease is longer.
-const LARGEST: u64 = 1 << 20;
 
 /// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +81,8 @@ pub struct Ledger {
 pub struct Entry {
     /// Its lease, or why there is none in it.
     pub lease: Result<Lease, Damage>,
+    /// Why its file is not believed, where the lease is what its cgroup still tells.
+    pub damage: Option<Damage>,
     /// What the file is called.
     pub id: String,
     /// Whose file it is.
@@ -93,7 +94,7 @@ pub struct Entry {
 impl Ledger {
     /// The ledger in this folder, else the host's, else the user's own.
     pub fn find(named: Option<&Path>, own: &Path) -> Ledger {
-        let usable = geteuid().is_root() || leases_are_open(Path::new(RUN_DIR));
+        let usable = geteuid().is_root() || folder::is_open(Path::new(RUN_DIR));
         let (folder, reach) = match named {
             Some(folder) => (folder, Reach::Named),
             None if usable => (Path::new(RUN_DIR), Reach::Host),
@@ -114,7 +115,7 @@ impl Ledger {
 
     /// The folder of the leases' files.
     pub fn leases(&self) -> PathBuf {
-        self.folder.join("leases")
+        self.folder.join(folder::LEASES)
     }
 
     /// A file of a lease.
@@ -127,10 +128,9 @@ impl Ledger {
     /// # Errors
     /// It cannot be made, is not safe from others, or somebody has had its lock for this long.
     pub fn lock(&self, limit: Duration) -> Result<Locked<'_>, LedgerError> {
-        self.make()?;
-        let path = self.folder.join("lock");
-        let file = lock_file(&path).map_err(|source| LedgerError::File { path: path.clone(), source })?;
-        let lock = patiently(file, &path, limit)?;
+        folder::make(&self.folder)?;
+        let file = folder::lock(&self.folder)?;
+        let lock = patiently(file, &self.folder, limit)?;
         fault::point("ledger.locked");
         Ok(Locked { ledger: self, _lock: lock })
     }
@@ -149,30 +149,43 @@ impl Ledger {
         };
         let signs = Signs::read(&self.root);
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
-        let ids = names.filter_map(|name| name.strip_suffix(".lease").map(str::to_owned));
-        let mut entries: Vec<Entry> = ids.filter_map(|id| self.entry(&signs, id)).collect();
+        let ids =
+            names.filter_map(|name| name.strip_suffix(".lease").filter(|id| record::is_id(id)).map(str::to_owned));
+        let mut budget = Budget::default();
+        let mut entries: Vec<Entry> = ids.filter_map(|id| self.entry(&signs, &mut budget, id)).collect();
         entries.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(entries)
     }
 
     /// One of them; none where it is gone.
     pub fn look_up(&self, id: &str) -> Option<Entry> {
-        self.entry(&Signs::read(&self.root), id.to_owned())
+        self.entry(&Signs::read(&self.root), &mut Budget::default(), id.to_owned())
     }
 
-    /// None for what is no file, or is gone.
-    fn entry(&self, signs: &Signs, id: String) -> Option<Entry> {
-        let (text, user) = text(&self.file(&id, "lease")).ok()??;
-        let lease = record::read(&text, &id, user);
-        let life = lease.as_ref().map_or(Life::Dead, |lease| signs.life(lease, &self.file(&id, "lock")));
-        Some(Entry { lease, id, user, life })
+    /// None for what is gone.
+    fn entry(&self, signs: &Signs, budget: &mut Budget, id: String) -> Option<Entry> {
+        let (text, user) = text(&self.file(&id, "lease"), budget)?;
+        let read = text.and_then(|text| record::read(&text, &id, user));
+        let (lease, damage) = match read {
+            Ok(lease) => (Ok(lease), None),
+            Err(damage) => match signs.rebuilt(&id, user) {
+                Some(lease) => (Ok(lease), Some(damage)),
+                None => (Err(damage), None),
+            },
+        };
+        let life = match &lease {
+            Ok(_) if damage.is_some() => Life::Alive,
+            Ok(lease) => signs.life(lease, &self.file(&id, "lock")),
+            Err(_) => Life::Dead,
+        };
+        Some(Entry { lease, damage, id, user, life })
     }
 
     /// The folder of those who wait.
     pub(super) fn queue(&self) -> Result<PathBuf, LedgerError> {
-        self.make()?;
-        let path = self.folder.join("queue");
-        folder(&path, inner_mode())?;
+        folder::make(&self.folder)?;
+        let path = self.folder.join(folder::QUEUE);
+        folder::shared(&path)?;
         Ok(path)
     }
 
@@ -182,74 +195,6 @@ impl Ledger {
     /// It could not be written.
     pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
         Log::open(&self.file(id, "lease"))?.note(event)
-    }
-
-    fn make(&self) -> Result<(), LedgerError> {
-        folder(&self.folder, if geteuid().is_root() { 0o755 } else { 0o700 })?;
-        folder(&self.leases(), inner_mode())
-    }
-}
-
-/// In root's ledger everybody keeps his own files.
-fn inner_mode() -> u32 {
-    if geteuid().is_root() { 0o1777 } else { 0o700 }
-}
-
-/// True when this folder is one that every user may put leases into.
-fn leases_are_open(folder: &Path) -> bool {
-    let about = |path: &Path| fs::symlink_metadata(path).ok().filter(|about| about.is_dir() && about.uid() == 0);
-    let shared = |about: fs::Metadata| about.mode() & 0o1777 == 0o1777;
-    about(folder).is_some_and(|about| about.mode() & 0o022 == 0) && about(&folder.join("leases")).is_some_and(shared)
-}
-
-/// Makes a folder, or checks that nobody but root and this user can have changed it.
-fn folder(path: &Path, mode: u32) -> Result<(), LedgerError> {
-    let failed = |source| LedgerError::File { path: path.to_owned(), source };
-    match whatever_the_umask(|| DirBuilder::new().mode(mode).create(path)) {
-        Ok(()) => {
-            fault::point("ledger.folder-made");
-            return Ok(());
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) if error.raw_os_error() == Some(libc::EROFS) && path.is_dir() => {}
-        Err(error) => return Err(failed(error)),
-    }
-    let about = fs::symlink_metadata(path).map_err(failed)?;
-    if !about.is_dir() {
-        return Err(failed(io::Error::from_raw_os_error(libc::ENOTDIR)));
-    }
-    let ours = about.uid() == 0 || about.uid() == geteuid().as_raw();
-    let closed = about.mode() & 0o022 == 0 || about.mode() & 0o1000 != 0;
-    match ours && closed {
-        true => Ok(()),
-        false => Err(LedgerError::Foreign { path: path.to_owned(), user: about.uid(), mode: about.mode() & 0o7777 }),
-    }
-}
-
-/// Makes something with the very mode that it shall have: changed afterwards, it
-/// would stay half made where this process is ended in between.
-fn whatever_the_umask<T>(make: impl FnOnce() -> T) -> T {
-    let before = umask(Mode::empty());
-    let made = make();
-    umask(before);
-    made
-}
-
-/// Locking needs no right to write: an ordinary user opens root's file for reading.
-fn lock_file(path: &Path) -> io::Result<File> {
-    let open = |options: &mut OpenOptions| options.read(true).custom_flags(libc::O_NOFOLLOW).open(path);
-    match open(&mut OpenOptions::new()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        other => return other,
-    }
-    match whatever_the_umask(|| open(OpenOptions::new().write(true).create_new(true).mode(0o644))) {
-        Ok(file) => {
-            fault::point("ledger.lock-made");
-            Ok(file)
-        }
-        // Somebody was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(&mut OpenOptions::new()),
-        Err(error) => Err(error),
     }
 }
 
@@ -266,7 +211,8 @@ fn patiently(mut file: File, path: &Path, limit: Duration) -> Result<Flock<File>
             return Err(LedgerError::File { path: path.to_owned(), source: errno.into() });
         }
         if begun.elapsed() >= limit {
-            let holder = holder(&file).unwrap_or_else(|| "a process that cannot be seen from here".into());
+            let holder =
+                holder(Path::new("/"), &file).unwrap_or_else(|| "a process that cannot be seen from here".into());
             return Err(LedgerError::Locked { path: path.to_owned(), waited: limit, holder });
         }
         std::thread::sleep(pause);
@@ -274,28 +220,25 @@ fn patiently(mut file: File, path: &Path, limit: Duration) -> Result<Flock<File>
     }
 }
 
-/// `process 4711 (numa-run)`.
-fn holder(file: &File) -> Option<String> {
-    let inode = file.metadata().ok()?.ino().to_string();
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let fields = locks.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    let mut holders = fields.filter(|fields| fields.get(1) == Some(&"FLOCK"));
-    let held = holders.find(|fields| fields.get(5).is_some_and(|place| place.ends_with(&format!(":{inode}"))))?;
-    let pid = held.get(4)?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_else(|_| "gone".into());
-    Some(format!("process {pid} ({})", name.trim()))
-}
-
-/// A regular file's text and owner; none for anything else that has its name.
-fn text(path: &Path) -> io::Result<Option<(String, u32)>> {
-    let file = life::open(path)?;
-    let about = file.metadata()?;
+/// A file's text, or why there is none, and its owner; nothing where it is gone.
+fn text(path: &Path, budget: &mut Budget) -> Option<(Result<String, Damage>, u32)> {
+    let unreadable = |error: io::Error| Damage::Unreadable(error.to_string());
+    let file = match life::open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            let about = fs::symlink_metadata(path).ok()?;
+            return Some((Err(if about.is_file() { unreadable(error) } else { Damage::Kind }), about.uid()));
+        }
+    };
+    let about = file.metadata().ok()?;
+    let user = about.uid();
     if !about.is_file() {
-        return Ok(None);
+        return Some((Err(Damage::Kind), user));
     }
-    let mut bytes = Vec::with_capacity(about.len().min(LARGEST) as usize + 1);
-    file.take(LARGEST).read_to_end(&mut bytes)?;
-    Ok(Some((String::from_utf8_lossy(&bytes).into_owned(), about.uid())))
+    let Some(most) = budget.of(user, about.len()) else { return Some((Err(Damage::Many), user)) };
+    let mut bytes = Vec::with_capacity(about.len().min(most) as usize + 1);
+    let read = file.take(most).read_to_end(&mut bytes);
+    Some((read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).map_err(unreadable), user))
 }
 
 /// The ledger while nobody else changes it.
@@ -478,8 +421,8 @@ impl Written {
     }
 
     fn opened(&self) -> io::Result<(Lease, File, Log)> {
-        let (text, user) = text(&self.file)?.ok_or(io::ErrorKind::InvalidData)?;
-        let lease = record::read(&text, &self.id, user).map_err(io::Error::other)?;
+        let (text, user) = text(&self.file, &mut Budget::default()).ok_or(io::ErrorKind::NotFound)?;
+        let lease = text.and_then(|text| record::read(&text, &self.id, user)).map_err(io::Error::other)?;
         Ok((lease, life::open(&self.lock_path)?, Log::open(&self.file)?))
     }
 }
@@ -489,4 +432,14 @@ pub fn new_id(root: &Path) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let own = identity::Identity::own(root);
     format!("{:x}-{:x}-{:06x}", own.pid, own.start, now.subsec_nanos() & 0xff_ffff)
+}
+
+/// Whether an id is one that [`new_id`] makes.
+pub fn is_made_id(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let hexadecimal = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    parts.len() == 3
+        && parts[2].len() == 6
+        && parts.iter().all(|part| !part.is_empty())
+        && parts.iter().all(hexadecimal)
 }

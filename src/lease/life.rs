@@ -3,8 +3,10 @@
 //! The lock is asked first: whoever has it inherited it. Only where it is free
 //! do the cgroup's population and the process itself count.
 
-use super::{Lease, identity};
+use super::rebuild::{self, Groups};
+use super::{Lease, belief, identity};
 use nix::fcntl::{Flock, FlockArg};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,13 +31,21 @@ pub struct Signs {
     boot: String,
     /// Inodes that somebody has locked, by device (`/proc/locks`).
     locks: BTreeSet<(u64, u64)>,
+    /// Cgroups, read where a damaged lease makes it necessary.
+    groups: OnceCell<Groups>,
 }
 
 impl Signs {
     /// Reads them.
     pub fn read(root: &Path) -> Signs {
         let locks = std::fs::read_to_string(root.join("proc/locks")).unwrap_or_default();
-        Signs { root: root.to_owned(), boot: identity::boot(root), locks: locks.lines().filter_map(locked).collect() }
+        let locks = locks.lines().filter_map(locked).collect();
+        Signs { root: root.to_owned(), boot: identity::boot(root), locks, groups: OnceCell::new() }
+    }
+
+    /// What a lease holds whose file is damaged, if its cgroup still tells.
+    pub fn rebuilt(&self, id: &str, user: u32) -> Option<Lease> {
+        rebuild::lease(&self.root, self.groups.get_or_init(|| rebuild::groups(&self.root)), id, user)
     }
 
     /// Whether a lease lives, whose lock is this file.
@@ -44,8 +54,11 @@ impl Signs {
         if header.owner.boot != self.boot {
             return Life::Dead;
         }
-        let inside = || header.group.as_deref().is_some_and(|group| populated(&self.root, group));
-        match self.is_locked(lease, lock) || inside() || header.owner.runs(&self.root) {
+        let its_own = |group: &&Path| belief::is_group_of(&self.root, group, lease.user);
+        let inside = || header.group.as_deref().filter(its_own).is_some_and(|group| populated(&self.root, group));
+        // With root's leases, the process may be another user's by now.
+        let may_be = || lease.user == 0 || header.owner.belongs_to(&self.root, lease.user);
+        match self.is_locked(lease, lock) || inside() || header.owner.runs(&self.root) && may_be() {
             true => Life::Alive,
             false => Life::Dead,
         }
@@ -56,7 +69,9 @@ impl Signs {
     fn is_locked(&self, lease: &Lease, lock: &Path) -> bool {
         let Ok(found) = std::fs::symlink_metadata(lock) else { return false };
         let its = found.is_file() && found.uid() == lease.user && found.ino() == lease.header.lock;
-        its && self.locked(lock, &found)
+        // If others could open it, they could keep the lease alive.
+        let closed = found.mode() & 0o7777 == 0o400;
+        its && closed && self.locked(lock, &found)
     }
 
     /// Whether somebody has locked a file.
@@ -113,6 +128,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("a1.lock");
         File::create(&lock).unwrap();
+        std::fs::set_permissions(&lock, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
         let about = std::fs::metadata(&lock).unwrap();
         let owner = Identity { pid: 0, start: 0, boot: identity::boot(Path::new("/")) };
         let header = Header { owner, lock: about.ino(), ..Header::default() };
@@ -137,6 +153,25 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_others_can_open_keeps_nothing_alive() {
+        let place = place();
+        let _lock = Flock::lock(open(&place.lock).unwrap(), FlockArg::LockExclusiveNonblock).unwrap();
+        std::fs::set_permissions(&place.lock, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+        assert_eq!(life(&place), Life::Dead);
+    }
+
+    #[test]
+    fn the_process_of_another_user_keeps_nothing_alive() {
+        let mut place = place();
+        place.lease.header.owner = Identity::own(Path::new("/"));
+        place.lease.user = nix::unistd::geteuid().as_raw() + 1;
+        assert_eq!(life(&place), Life::Dead);
+        // Root's launches may have become another user.
+        place.lease.user = 0;
+        assert_eq!(life(&place), Life::Alive);
+    }
+
+    #[test]
     fn a_lock_in_its_place_or_of_another_boot_keeps_nothing_alive() {
         let mut place = place();
         let _lock = Flock::lock(open(&place.lock).unwrap(), FlockArg::LockExclusiveNonblock).unwrap();
@@ -157,12 +192,15 @@ mod tests {
         assert_eq!(life(&place), Life::Alive);
         place.lease.header.owner.start += 1;
         assert_eq!(life(&place), Life::Dead);
-        let group = place.folder.path().join("group");
-        std::fs::create_dir(&group).unwrap();
-        place.lease.header.group = Some(group.clone());
+        let root = place.folder.path();
+        let group = root.join("sys/fs/cgroup/group");
+        std::fs::create_dir_all(&group).unwrap();
+        std::fs::create_dir_all(root.join("proc/sys/kernel/random")).unwrap();
+        std::fs::write(root.join("proc/sys/kernel/random/boot_id"), &place.lease.header.owner.boot).unwrap();
+        place.lease.header.group = Some("/sys/fs/cgroup/group".into());
         for (events, expected) in [("populated 1\nfrozen 0\n", Life::Alive), ("populated 0\nfrozen 0\n", Life::Dead)] {
             std::fs::write(group.join("cgroup.events"), events).unwrap();
-            assert_eq!(life(&place), expected);
+            assert_eq!(Signs::read(root).life(&place.lease, &place.lock), expected);
         }
     }
 

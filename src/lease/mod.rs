@@ -1,10 +1,12 @@
 //! Who holds what: one file for each lease in one ledger for the host.
 //!
 //! Reading order: `identity` says which process is meant, `record` is the
-//! file's format, `life` judges whether a lease's workload still runs, `ledger`
-//! is the folder with its lock, `journal` writes what undoes a step before the
-//! step is done (`log` appends it), `recover` puts right what a launch left that
-//! is no more, with `claim` where that may take its time, `watch` waits for its end, `guardian` is who does,
+//! file's format, `belief` says how far another user's is believed, `life` judges
+//! whether a lease's workload still runs, `rebuild` what a damaged one holds,
+//! `ledger` is the folder (`folder` makes it safe) with its lock (`holder` has it),
+//! `journal` writes what undoes a step before the step is done (`log` appends it),
+//! `recover` puts right what a launch left that is no more, with `claim` where
+//! that may take its time, `watch` waits for its end, `guardian` is who does,
 //! `nest` finds the lease that we are in, `queue` is who waits for others.
 //!
 //! What keeps this true whatever happens:
@@ -17,8 +19,11 @@
 //!   user's lease alive.
 #![allow(clippy::disallowed_methods)] // The ledger is written here.
 
+pub mod belief;
 pub mod claim;
+pub mod folder;
 pub mod guardian;
+pub mod holder;
 pub mod identity;
 pub mod journal;
 pub mod ledger;
@@ -26,6 +31,7 @@ pub mod life;
 pub mod log;
 pub mod nest;
 pub mod queue;
+pub mod rebuild;
 pub mod record;
 pub mod recover;
 pub mod watch;

@@ -1,6 +1,7 @@
 //! The lease that this process was started in: by its cgroup, or by the lock
 //! that it inherited.
 
+use super::belief::{is_believed, is_group_of};
 use super::{Lease, Ledger};
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,10 @@ pub fn parent<'a>(ledger: &Ledger, live: &'a [Lease]) -> Option<&'a Lease> {
     let locks = inherited(&ledger.leases());
     let inside = |lease: &&Lease| {
         let header = &lease.header;
-        header.group.as_deref().is_some_and(|group| lives_in(&groups, group))
-            || locks.contains(&ledger.file(&header.lease, "lock"))
+        // Anybody can name our group in a lease of his, to have us take what others hold.
+        let its = |group: &&Path| is_group_of(Path::new("/"), group, lease.user);
+        header.group.as_deref().filter(its).is_some_and(|group| lives_in(&groups, group))
+            || is_believed(lease.user) && locks.contains(&ledger.file(&header.lease, "lock"))
     };
     let inside: Vec<&Lease> = live.iter().filter(inside).collect();
     // What is nobody's parent among them is the innermost.

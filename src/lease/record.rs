@@ -1,6 +1,7 @@
 //! The file of a lease: lines of `CHECKSUM JSON`. The first is the header, the
 //! others say what happened since; they are only ever appended.
 
+use super::belief::is_moderate;
 use super::{Header, Lease, VERSION};
 use crate::step::Undo;
 use serde::{Deserialize, Serialize};
@@ -37,8 +38,23 @@ pub enum Damage {
     #[error("its first line is damaged")]
     Header,
     /// It is another lease's file.
-    #[error("it names the lease `{0}`")]
+    #[error("it names another lease")]
     Name(String),
+    /// It is a link, a pipe or a folder.
+    #[error("it is no plain file")]
+    Kind,
+    /// Its user's other leases are as much as is read of anybody's.
+    #[error("its user has too many")]
+    Many,
+    /// It cannot be read.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Whether a lease can be called so: what else is in the folder is none of ours.
+pub fn is_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(plain)
 }
 
 /// A line of the file.
@@ -58,6 +74,9 @@ pub fn read(text: &str, id: &str, user: u32) -> Result<Lease, Damage> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().ok_or(Damage::Empty)?;
     let header: Header = value(first).ok_or(Damage::Header)?;
+    if !is_moderate(user, &header.held) {
+        return Err(Damage::Header);
+    }
     if header.lease != id {
         return Err(Damage::Name(header.lease));
     }

@@ -1,5 +1,6 @@
 //! What launches left that are no more: their steps are undone, their leases taken out.
 
+use super::belief::Moment;
 use super::claim::Claim;
 use super::identity::uptime;
 use super::journal::take_back;
@@ -10,8 +11,9 @@ use crate::assume::Holdings;
 use crate::fault;
 use crate::host::audit::TARGET;
 use crate::host::undo::undo;
+use crate::step::Undo;
 use nix::unistd::geteuid;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,18 @@ impl Recovered {
     /// What a launch must keep off now.
     pub fn holdings(&self) -> Holdings {
         super::holdings(self.live.iter().chain(&self.waiting).chain(&self.stuck))
+    }
+}
+
+impl Recovered {
+    /// Leaves out live leases that say what cannot be.
+    pub fn disbelieve(&mut self, is_impossible: impl Fn(&Lease) -> bool) {
+        for lease in self.live.extract_if(.., |lease| is_impossible(lease)) {
+            let id = &lease.header.lease;
+            let said =
+                format!("lease {id}: no launch of user {} was given what it names: it holds nothing", lease.user);
+            self.remarks.push(said);
+        }
     }
 }
 
@@ -118,23 +132,30 @@ impl Round<'_> {
         meant: &dyn Fn(&Entry) -> bool,
     ) -> Result<(Recovered, Vec<Claim>), LedgerError> {
         let (mut recovered, mut claims) = (Recovered::default(), Vec::new());
-        let now = uptime(Path::new("/"));
+        let (moment, now) = (Moment::now(Path::new("/")), uptime(Path::new("/")));
+        let mut junk = Junk::default();
         for entry in locked.ledger().entries()?.into_iter().filter(meant) {
+            recovered.remarks.extend(rebuilt(&entry));
             match entry.lease {
                 // Who hangs in the kernel with it keeps it alive.
                 Ok(lease) if entry.life == Life::Alive && lease.stuck.is_some() => recovered.stuck.push(lease),
                 Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
-                Ok(lease) if self.keeps(&lease) && is_kept(locked, &lease, now) => recovered.waiting.push(lease),
+                Ok(lease) if moment.is_left_alone(&lease) => {}
+                Ok(lease) if moment.is_unknown(&lease) => {
+                    recovered.remarks.push(of_another_version(&lease));
+                    recovered.stuck.push(lease);
+                }
+                Ok(lease) if self.keeps(&lease) && moment.waits(&lease) && is_kept(locked, &lease, now) => {
+                    recovered.waiting.push(lease);
+                }
                 Ok(lease) if is_own(&lease) && Claim::is_needed(&lease) => {
                     claims.extend(self.claim(locked, lease, &mut recovered));
                 }
                 Ok(lease) => end(locked, lease, &mut recovered),
-                Err(ref damage) => {
-                    let said = damaged(locked, &entry, &damage.to_string());
-                    recovered.remarks.push(format!("lease {}: {said}", entry.id));
-                }
+                Err(ref damage) => junk.found(&entry, damaged(locked, &entry, &damage.to_string())),
             }
         }
+        recovered.remarks.extend(junk.remarks());
         Ok((recovered, claims))
     }
 
@@ -158,6 +179,40 @@ impl Round<'_> {
     }
 }
 
+/// What is said of a damaged lease whose cgroup still tells what it holds.
+fn rebuilt(entry: &Entry) -> Option<String> {
+    let (Ok(lease), Some(damage)) = (&entry.lease, &entry.damage) else { return None };
+    let cpus = &lease.header.held.cpus;
+    Some(format!("lease {}: {damage}: it holds CPUs {cpus}, as its cgroup does", entry.id))
+}
+
+fn of_another_version(lease: &Lease) -> String {
+    let (id, version) = (&lease.header.lease, lease.header.version);
+    format!("lease {id}: a numa-run with ledger version {version} has to put it right")
+}
+
+/// What is no lease, so that somebody who leaves much of it is not heard all the time.
+#[derive(Debug, Default)]
+struct Junk(BTreeMap<u32, Vec<String>>);
+
+impl Junk {
+    /// So many of a user's are said one by one.
+    const SAID: usize = 3;
+
+    fn found(&mut self, entry: &Entry, said: String) {
+        self.0.entry(entry.user).or_default().push(format!("lease {}: {said}", entry.id));
+    }
+
+    fn remarks(self) -> impl Iterator<Item = String> {
+        self.0.into_iter().flat_map(|(user, mut said)| {
+            let more = said.len().saturating_sub(Self::SAID);
+            said.truncate(Self::SAID);
+            let rest = (more > 0).then(|| format!("{more} more files of user {user} are no leases either"));
+            said.into_iter().chain(rest)
+        })
+    }
+}
+
 /// Waits until nobody undoes what these launches did, as long as one who undoes has time for it.
 pub fn wait_for(ledger: &Ledger, ending: &[String]) {
     let end = Instant::now() + LIMIT;
@@ -170,10 +225,8 @@ pub fn wait_for(ledger: &Ledger, ending: &[String]) {
 
 /// Whether a lease is kept for a restart; its end is written down when it is first seen.
 fn is_kept(locked: &Locked<'_>, lease: &Lease, now: u64) -> bool {
-    if !lease.waits(now) || lease.header.owner.boot != super::identity::boot(Path::new("/")) {
-        return false;
-    }
-    lease.ended.is_some() || locked.ledger().note(&lease.header.lease, &Event::Ended(now)).is_ok() || lease.user == 0
+    let noted = || is_own(lease) && locked.ledger().note(&lease.header.lease, &Event::Ended(now)).is_ok();
+    lease.ended.is_some() || noted() || lease.user == 0
 }
 
 fn is_own(lease: &Lease) -> bool {
@@ -194,12 +247,12 @@ fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
         if let Err(error) = locked.remove(&id) {
             tell(format!("cannot be removed: {error}"));
         }
-    } else if lease.user == 0 && !lease.journal.is_empty() {
+        tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);
+    } else if lease.user == 0 && lease.journal.iter().any(Undo::is_host_wide) {
         // What root's launch did to the host stands until root puts it right.
         recovered.stuck.push(lease);
         return;
     }
-    tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);
     recovered.ended.push(lease);
 }
 

@@ -1,11 +1,11 @@
 //! Placing by the kubelet's merge: a mask for all, then each resource by itself.
 
-use super::{Plan, Refusal, Said, refusal};
+use super::{Plan, Refusal, Said, distribute, refusal, whole};
 use crate::hint::Amount;
 use crate::hint::kubelet::{self, Explanation, Merged, TieBreak};
 use crate::hint::policy::Policy;
 use crate::request::Request;
-use crate::resource::{HintProvider, Offer, Situation, store};
+use crate::resource::{Allocation, HintProvider, Offer, Shortage, Situation, store};
 use crate::topology::{Machine, NodeMask};
 
 /// Merges the hints and takes what was asked for, from the merged mask first.
@@ -25,11 +25,26 @@ pub fn grant(
     }
     let memory = memory_mask(providers, plan);
     let near = near(request, plan);
-    for provider in providers {
-        let mask = if provider.together().is_some() { memory.as_ref() } else { near.as_ref() };
-        plan.allocations.push(provider.allocate(mask)?);
-    }
+    plan.allocations = granted(request, situation.machine, providers, (near.as_ref(), memory.as_ref()))?;
     Ok(())
+}
+
+/// Takes everything from the nodes near, kinds of memory from nodes of their own.
+fn granted(
+    request: &Request,
+    machine: &Machine,
+    providers: &[Box<dyn HintProvider>],
+    (near, memory): (Option<&NodeMask>, Option<&NodeMask>),
+) -> Result<Vec<Allocation>, Shortage> {
+    if let Some((members, mask)) = whole::members(request).zip(near)
+        && let Some(granted) = whole::over(machine, providers, mask, members)
+    {
+        return Ok(granted);
+    }
+    let mask = |provider: &dyn HintProvider| if provider.together().is_some() { memory } else { near };
+    let granted = providers.iter().map(|provider| provider.allocate(mask(provider.as_ref())));
+    let granted = granted.collect::<Result<Vec<_>, _>>()?;
+    Ok(if request.distribute { distribute::over(request, machine, providers, granted) } else { granted })
 }
 
 /// Gives each kind of memory the hints of all kinds that are asked for, its own amount first.

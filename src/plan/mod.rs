@@ -2,20 +2,28 @@
 
 pub mod alignment;
 pub mod binding;
+pub mod distribute;
+pub mod divide;
+pub mod fence;
 mod kubelet;
+mod members;
 pub mod pool;
 pub mod refusal;
 mod relative;
+mod whole;
 
 pub use binding::{MemoryBinding, Need};
+pub use fence::Fence;
 pub use kubelet::explanation;
 pub use refusal::{Refusal, RefusalKind};
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::request::{Merge, Request};
+use crate::request::{Cgroup, Merge, Request};
 use crate::resource::pci::creation::{self, Creation};
-use crate::resource::{self, Allocation, Granted, Offer, Situation};
+use crate::resource::prefer::{Answers, Question};
+use crate::resource::{self, Allocation, Grant, Granted, Offer, Situation};
+use crate::topology::cgroup::Cgroups;
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::collections::BTreeMap;
 
@@ -32,6 +40,8 @@ pub struct Facts<'a> {
     pub holdings: &'a Holdings,
     /// What this process inherited.
     pub surroundings: &'a Surroundings,
+    /// What plugins have answered to the questions of an earlier plan.
+    pub answers: &'a Answers,
 }
 
 /// What the launching process inherited; nothing of it for another machine.
@@ -47,6 +57,8 @@ pub struct Surroundings {
     pub root: bool,
     /// Devices that cannot be had, and why.
     pub in_use: BTreeMap<Bdf, String>,
+    /// Its cgroups; none where no group is wanted.
+    pub cgroups: Option<Cgroups>,
     /// The lease that is divided, or taken again: nothing outside of it is there.
     pub inside: Option<Holdings>,
     /// Functions on which no virtual functions are to be made, and why.
@@ -79,16 +91,27 @@ pub struct Plan {
     pub resources: Vec<Said>,
     /// What each resource gives.
     pub allocations: Vec<Allocation>,
+    /// What each member gets of it, where there are members.
+    pub members: Vec<Plan>,
+    /// How many members found their place before one of them was refused.
+    pub members_before: u32,
     /// CPUs of the shared pool that the workload may use besides its own.
     pub shared_cpus: CpuSet,
     /// Where the workload's memory comes from.
     pub memory: Option<MemoryBinding>,
     /// Virtual functions that have to be made first.
     pub creations: Vec<Creation>,
+    /// The cgroup that keeps the workload where it is.
+    pub fence: Option<Fence>,
+    /// Why there is none where one would keep it in.
+    pub unfenced: Option<String>,
     /// What is to be said: what is not aligned, and why.
     pub remarks: Vec<String>,
     /// Devices that would have served but cannot be had, one sentence each.
     pub left_out: Vec<String>,
+    /// What plugins are to be asked: planned again with the answers, the launch
+    /// may get other devices, as many from the same nodes.
+    pub questions: Vec<Question>,
     /// Why the launch may not go on.
     pub refusal: Option<Refusal>,
 }
@@ -122,6 +145,14 @@ impl Plan {
         })
     }
 
+    /// The devices of each request for some.
+    pub fn devices(&self) -> impl Iterator<Item = &Grant> {
+        self.allocations.iter().filter_map(|allocation| match &allocation.granted {
+            Granted::Devices(grant) => Some(grant),
+            _ => None,
+        })
+    }
+
     fn refused(refusal: Refusal) -> Plan {
         Plan { proven: true, refusal: Some(refusal), ..Plan::default() }
     }
@@ -131,15 +162,30 @@ impl Plan {
 /// would be admitted now where there is one.
 pub fn plan(request: &Request, facts: &Facts<'_>) -> Plan {
     let mut plan = place(request, facts);
-    let smaller = plan.refusal.as_ref().and_then(|refusal| refusal::smaller(request, facts, refusal));
+    let smaller = match plan.members_before {
+        0 => plan.refusal.as_ref().and_then(|refusal| refusal::smaller(request, facts, refusal)),
+        members => Some(format!("--members {members}")),
+    };
     if let (Some(refusal), Some(smaller)) = (&mut plan.refusal, smaller) {
         refusal.message = format!("{}; {smaller} would be admitted now", refusal.message);
+    }
+    if plan.admitted {
+        plan.refusal = fenced(request, facts.surroundings, &mut plan).err();
+        plan.admitted = plan.refusal.is_none();
     }
     plan
 }
 
 /// Decides, without looking for a smaller request.
 fn place(request: &Request, facts: &Facts<'_>) -> Plan {
+    match request.members {
+        Some(members) => members::place(request, members, facts),
+        None => place_one(request, facts),
+    }
+}
+
+/// Decides for everything that the request names at once.
+fn place_one(request: &Request, facts: &Facts<'_>) -> Plan {
     match situation(request, facts) {
         Ok(situation) => placed(request, facts, &situation),
         Err(refusal) => Plan::refused(refusal),
@@ -147,7 +193,7 @@ fn place(request: &Request, facts: &Facts<'_>) -> Plan {
 }
 
 fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a>, Refusal> {
-    let Facts { machine, config, assume, holdings, surroundings } = *facts;
+    let Facts { machine, config, assume, holdings, surroundings, answers } = *facts;
     refusal::unknown_nodes(request, facts)?;
     refusal::unknown_classes(request, config)?;
     let pool = pool::pool(request, machine, config, surroundings)?;
@@ -164,6 +210,7 @@ fn situation<'a>(request: &'a Request, facts: &Facts<'a>) -> Result<Situation<'a
         in_use: &surroundings.in_use,
         create_vfs: request.create_vfs,
         no_vfs: &surroundings.no_vfs,
+        answers,
     })
 }
 
@@ -198,15 +245,34 @@ fn placed(request: &Request, facts: &Facts<'_>, situation: &Situation<'_>) -> Pl
     }
     plan.admitted = true;
     alignment::look(facts.machine, &mut plan);
+    plan.remarks.extend(distribute::remarks(request, facts.machine, &providers, &plan));
+    plan.questions = plan.devices().filter_map(|grant| grant.question.as_deref().cloned()).collect();
+    let warnings: Vec<String> = plan.devices().filter_map(|grant| grant.warning.clone()).collect();
+    plan.remarks.extend(warnings);
     plan.remarks.extend(isolated(facts.machine, &plan));
-    plan.remarks.extend(
-        request
-            .hugepages
-            .iter()
-            .filter(|pages| pages.rounded())
-            .map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages())),
-    );
+    plan.remarks.extend(rounded(request));
     plan
+}
+
+/// Affinity and memory policy hold without a group, so that it may be missing
+/// unless it was asked for. Inside of a lease, the lease's own holds too.
+fn fenced(request: &Request, surroundings: &Surroundings, plan: &mut Plan) -> Result<(), Refusal> {
+    match fence::fence(request, surroundings, plan) {
+        Ok(fence) => plan.fence = fence,
+        Err(reason) if request.cgroup == Cgroup::Required => {
+            let message = format!("no cgroup can be had (--require-cgroup): {reason}");
+            return Err(Refusal { kind: RefusalKind::Impossible, resource: None, message });
+        }
+        Err(_) if surroundings.inside.is_some() => {}
+        Err(reason) => plan.unfenced = fence::would_hold(plan).then_some(reason),
+    }
+    Ok(())
+}
+
+/// Amounts of hugepages that are no whole number of pages.
+fn rounded(request: &Request) -> impl Iterator<Item = String> {
+    let rounded = request.hugepages.iter().filter(|pages| pages.rounded());
+    rounded.map(|pages| format!("hugepages of {}: rounded up to {} pages", pages.size, pages.pages()))
 }
 
 /// The kernel balances no threads among isolated CPUs: they stay where they start.

@@ -119,6 +119,7 @@ mod tests {
     use crate::assume::{Assume, Holdings};
     use crate::plan::{Facts, plan};
     use crate::request::CpuRequest;
+    use crate::resource::prefer::Answers;
     use crate::topology::{Cpu, Node};
 
     /// What root is told who names these CPUs where 4-7 are isolated.
@@ -132,12 +133,14 @@ mod tests {
         let request = Request { cpus: Some(cpus), isolated, ..Request::default() };
         let surroundings = Surroundings { root: true, affinity: Some((0..4).collect()), ..Surroundings::default() };
         let (config, assume, holdings) = (Config::default(), Assume::default(), Holdings::default());
+        let answers = Answers::default();
         let facts = Facts {
             machine: &machine,
             config: &config,
             assume: &assume,
             holdings: &holdings,
             surroundings: &surroundings,
+            answers: &answers,
         };
         plan(&request, &facts).refusal.map(|refusal| refusal.message)
     }

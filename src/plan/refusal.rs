@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::hint::kubelet::{Explanation, NodeVerdict, ResourceView};
 use crate::hint::policy::Policy;
 use crate::hint::{Amount, Capacity};
-use crate::request::{CpuChoice, FunctionName, NodeSpec, Request};
+use crate::request::{CpuChoice, FunctionName, Members, NodeSpec, Request, Scope};
 use crate::resource::{self, HintProvider, Offer, Shortage};
 use crate::topology::{Bdf, Machine, MemoryKind, NodeMask};
 use clap::ValueEnum;
@@ -293,12 +293,27 @@ pub fn smaller(request: &Request, facts: &Facts<'_>, refusal: &Refusal) -> Optio
     providers.sort_by_key(|provider| refusal.resource.as_deref() != Some(provider.name()));
     let admitted = |less: &Request| place(less, facts).admitted;
     let large = facts.machine.nodes.len() > LISTED;
+    if let Some(fewer) = fewer(request, admitted) {
+        return Some(fewer);
+    }
     let one = providers.iter().find_map(|provider| {
         let holds = |&units: &u64| resized(request, provider.as_ref(), units).is_some_and(|less| admitted(&less));
         let units = largest(provider.smaller(), large, holds)?;
         Some(provider.option(units))
     });
     one.or_else(|| several(request, &providers, admitted))
+}
+
+/// As many members of a group as would be admitted.
+fn fewer(request: &Request, admitted: impl Fn(&Request) -> bool) -> Option<String> {
+    let members = request.members.filter(|members| members.scope == Scope::Group)?;
+    let some = |count: u64| {
+        let members = Some(Members { count: u32::try_from(count).ok()?, ..members });
+        Some(Request { members, ..request.clone() })
+    };
+    let counts = (1..u64::from(members.count)).rev().collect();
+    let holds = |&count: &u64| some(count).is_some_and(|fewer| admitted(&fewer));
+    largest(counts, members.count as usize > LISTED, holds).map(|count| format!("--members {count}"))
 }
 
 /// The first amount that is admitted. On large machines, where each try costs,

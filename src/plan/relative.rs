@@ -1,9 +1,9 @@
 //! Placing by the resources-relative merge: all resources together.
 
-use super::{Plan, Refusal, RefusalKind, Score, refusal};
+use super::{Plan, Refusal, RefusalKind, Score, distribute, refusal, whole};
 use crate::hint::kubelet::Explanation;
 use crate::hint::policy::Policy;
-use crate::hint::relative::{Kind, Other, Problem, Refused, Resource, Solution, Why, solve};
+use crate::hint::relative::{Kind, Lacking, Other, Problem, Refused, Resource, Solution, Why};
 use crate::request::Request;
 use crate::resource::{self, Allocation, Counts, HintProvider, Shortage, Situation, Units};
 use crate::topology::NodeMask;
@@ -19,7 +19,12 @@ pub fn grant(
 ) -> Result<(), Refusal> {
     let counts: Vec<Counts> = providers.iter().map(|provider| provider.counts()).collect();
     let mut problem = problem(request, situation, plan, &counts);
-    let (solution, allocations) = solved(situation, providers, plan, &mut problem)?;
+    let evenly: Vec<usize> = (0..counts.len()).filter(|&at| distribute::wanted(request, counts[at].kind)).collect();
+    let solve = |problem: &Problem<'_>| match whole::members(request) {
+        Some(members) => whole::solve(problem, members),
+        None => distribute::solve(problem, &evenly),
+    };
+    let (solution, allocations) = solved(situation, providers, plan, &mut problem, &solve)?;
     plan.preferred = solution.preferred;
     plan.proven = solution.proven;
     plan.affinity = span_of(&solution).filter(|_| request.policy.seeks_alignment());
@@ -45,6 +50,7 @@ fn solved(
     providers: &[Box<dyn HintProvider>],
     plan: &Plan,
     problem: &mut Problem<'_>,
+    solve: &dyn Fn(&Problem<'_>) -> Result<Solution, Lacking>,
 ) -> Result<Solved, Refusal> {
     let mut before: Option<Solved> = None;
     loop {
@@ -61,10 +67,14 @@ fn solved(
         let names = plan.resources.iter().map(|said| said.resource.clone());
         let units: Units = names.zip(by_node(problem, &solution)).collect();
         // Where whole cores of different widths do not add up to the numbers, the span stands.
-        let take =
-            |provider: &dyn HintProvider| provider.allocate_on(&units).or_else(|_| provider.allocate(span.as_ref()));
+        let take = |provider: &dyn HintProvider, kind: Kind| match kind {
+            // Without alignment no node is better than another, and a preference may take any device.
+            Kind::Devices if !problem.policy.seeks_alignment() => provider.allocate(None),
+            _ => provider.allocate_on(&units).or_else(|_| provider.allocate(span.as_ref())),
+        };
+        let kinds = providers.iter().zip(&problem.resources);
         let allocations: Result<Vec<Allocation>, Shortage> =
-            providers.iter().map(|provider| take(provider.as_ref())).collect();
+            kinds.map(|(provider, resource)| take(provider.as_ref(), resource.kind)).collect();
         let given = allocations.as_deref().unwrap_or_default();
         let broken = given
             .iter()
@@ -95,7 +105,7 @@ fn promised(
     at: usize,
     given: &Allocation,
 ) -> Option<(usize, u64)> {
-    if problem.resources[at].kind != Kind::Devices {
+    if problem.resources[at].kind != Kind::Devices || !problem.policy.seeks_alignment() {
         return None;
     }
     let on = |lead: u32| -> u64 {

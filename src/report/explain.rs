@@ -1,11 +1,13 @@
 //! How a placement came about: each resource's hints, the merge, the winner,
 //! and why others lost.
 
+use super::words::words;
 use crate::hint::kubelet::NodeVerdict;
 use crate::hint::{Capacity, TopologyHint};
 use crate::plan::refusal::missing;
 use crate::plan::{self, Facts, Plan, Said};
-use crate::request::Request;
+use crate::request::{Request, Scope};
+use crate::resource::prefer::Because;
 use crate::resource::{self, Allocation, Device, Granted, Offer};
 use crate::topology::NodeMask;
 use std::fmt::Write;
@@ -16,11 +18,32 @@ const LISTED_NODES: usize = 4;
 /// Nodes that are explained one by one.
 const LISTED_LOSERS: usize = 8;
 
-/// The explanation, in lines.
+/// Members whose devices are explained.
+const LISTED_MEMBERS: usize = 8;
+
+/// The explanation, in lines. Of members that are placed one by one the first is explained.
 pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
+    let one_by_one = request.members.is_some_and(|members| members.scope == Scope::Member);
+    let first = plan.members.first().filter(|_| one_by_one);
+    let whose = if first.is_some() { "member 0, which is placed first:\n" } else { "" };
     let unprobed = facts.machine.unprobed.iter().map(|reason| format!("{reason}\n"));
-    let mut out: String = unprobed.collect();
-    let _ = writeln!(out, "free cpus here: {}", shown(&plan.pool.to_string()));
+    let mut out = unprobed.collect::<String>() + whose + &merged(request, facts, first.unwrap_or(plan));
+    plan.members.iter().take(LISTED_MEMBERS).enumerate().for_each(|(at, member)| {
+        let lines = member.allocations.iter().map(preference).filter(|line| !line.is_empty());
+        lines.for_each(|line| out += &format!("member {at}: {line}"));
+    });
+    if plan.refusal.is_none() {
+        out += &words(request, facts.machine, plan);
+    }
+    if request.prefer_closest && all_alike(facts) {
+        out += "all distances are equal: which nodes are close is not known\n";
+    }
+    out
+}
+
+/// What was offered, how it was merged, and why others lost.
+fn merged(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
+    let mut out = format!("free cpus here: {}\n", shown(&plan.pool.to_string()));
     for said in &plan.resources {
         let _ = writeln!(out, "{}: {}", said.resource, answer(said));
     }
@@ -30,9 +53,6 @@ pub fn explain(request: &Request, facts: &Facts<'_>, plan: &Plan) -> String {
         out += &losers(request, facts, plan);
     }
     plan.allocations.iter().for_each(|allocation| out += &preference(allocation));
-    if request.prefer_closest && all_alike(facts) {
-        out += "all distances are equal: which nodes are close is not known\n";
-    }
     out
 }
 
@@ -117,7 +137,15 @@ fn preference(allocation: &Allocation) -> String {
     let Some(advice) = &grant.advice else { return String::new() };
     let list = |devices: &[Device]| devices.iter().map(|device| device.bdf.to_string()).collect::<Vec<_>>().join(" ");
     let (ours, theirs) = (list(&grant.devices), list(&advice.instead_of));
-    format!("{}: {ours} preferred to {theirs}: {}\n", allocation.resource, advice.because)
+    let resource = &allocation.resource;
+    match &advice.because {
+        Because::BuiltIn(reason) => format!("{resource}: {ours} preferred to {theirs}: {reason}\n"),
+        Because::Plugin(plugin) => {
+            let changed = grant.devices.iter().any(|device| !advice.instead_of.contains(device));
+            let instead = if changed { format!("instead of {theirs}") } else { "as without it".to_owned() };
+            format!("{resource}: plugin {} prefers {ours}, {instead}, {}\n", plugin.program.display(), plugin.terms())
+        }
+    }
 }
 
 fn all_alike(facts: &Facts<'_>) -> bool {

@@ -1,8 +1,9 @@
 //! A plan for scripts. Fields are added, never changed, within a version.
 
-use crate::plan::Plan;
+use crate::plan::{MemoryBinding, Plan};
 use crate::request::Request;
 use crate::resource::pci::creation::Creation;
+use crate::resource::prefer::{Advice, Because};
 use crate::resource::{Allocation, Granted, Offer};
 use crate::topology::NodeMask;
 use serde_json::{Map, Value, json};
@@ -34,12 +35,11 @@ pub fn plan(request: &Request, plan: &Plan) -> Value {
         })),
         "hints": plan.resources.iter().map(hints).collect::<Vec<_>>(),
         "allocations": plan.allocations.iter().map(allocation).collect::<Vec<_>>(),
+        "scope": request.members.map(|members| members.scope.name()),
+        "members": request.members.map(|_| plan.members.iter().map(member).collect::<Vec<_>>()),
         "shared_cpus": plan.shared_cpus.to_string(),
         "create_vfs": plan.creations.iter().map(creation).collect::<Vec<_>>(),
-        "memory_policy": plan.memory.as_ref().map(|binding| json!({
-            "mode": binding.policy.name(),
-            "nodes": ids(&binding.nodes),
-        })),
+        "memory_policy": plan.memory.as_ref().map(memory),
         "remarks": plan.remarks,
         "left_out": plan.left_out,
     })
@@ -53,6 +53,21 @@ fn creation(creation: &Creation) -> Value {
         "count": creation.virtual_functions.len(),
         "virtual_functions": creation.virtual_functions,
     })
+}
+
+/// What one member gets of it.
+fn member(plan: &Plan) -> Value {
+    json!({
+        "aligned": plan.aligned,
+        "preferred": plan.preferred,
+        "span": ids(&plan.span),
+        "allocations": plan.allocations.iter().map(allocation).collect::<Vec<_>>(),
+        "memory_policy": plan.memory.as_ref().map(memory),
+    })
+}
+
+fn memory(binding: &MemoryBinding) -> Value {
+    json!({ "mode": binding.policy.name(), "nodes": ids(&binding.nodes) })
 }
 
 fn ids(nodes: &NodeMask) -> Vec<u32> {
@@ -110,8 +125,7 @@ fn allocation(allocation: &Allocation) -> Value {
             value.insert("name".into(), json!(grant.name));
             value.insert("devices".into(), grant.devices.iter().map(|device| json!(device.bdf)).collect());
             if let Some(advice) = &grant.advice {
-                let instead_of: Vec<Value> = advice.instead_of.iter().map(|device| json!(device.bdf)).collect();
-                value.insert("preference".into(), json!({"instead_of": instead_of, "because": advice.because}));
+                value.insert("preference".into(), preference(advice));
             }
             if !grant.settings.is_empty() {
                 value.insert("settings".into(), json!(grant.settings.to_string()));
@@ -119,4 +133,18 @@ fn allocation(allocation: &Allocation) -> Value {
         }
     }
     Value::Object(value)
+}
+
+fn preference(advice: &Advice) -> Value {
+    let instead_of: Vec<Value> = advice.instead_of.iter().map(|device| json!(device.bdf)).collect();
+    match &advice.because {
+        Because::BuiltIn(reason) => json!({"instead_of": instead_of, "because": reason}),
+        Because::Plugin(plugin) => json!({
+            "instead_of": instead_of,
+            "because": plugin.terms(),
+            "plugin": plugin.program.display().to_string(),
+            "cost": plugin.cost.number(),
+            "resource_domain": plugin.resource_domain,
+        }),
+    }
 }

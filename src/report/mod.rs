@@ -3,8 +3,10 @@
 pub mod explain;
 pub mod json;
 pub mod plan;
+pub mod question;
 pub mod status;
 pub mod topo;
+pub mod words;
 
 pub use explain::explain;
 
@@ -27,7 +29,13 @@ pub fn answer(text: &str) -> io::Result<()> {
 
 /// Says something on stderr. Nobody may be there to hear it, which stops nothing.
 pub fn say(text: impl Display) {
-    let _ = write!(io::stderr(), "{text}");
+    let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
+}
+
+/// A text that does nothing to a terminal: names in it may be anybody's.
+pub fn printable(text: &str) -> String {
+    let harmless = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
+    text.chars().map(|letter| if harmless(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 /// An error with its causes, in one line.

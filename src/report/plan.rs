@@ -27,6 +27,7 @@ pub fn text(request: &Request, machine: &Machine, plan: &Plan) -> String {
     if !table.is_empty() {
         out += &super::text(&table);
     }
+    out += &members(machine, plan);
     match &plan.memory {
         Some(binding) if binding.policy.takes_nodes() => {
             let accounted =
@@ -40,6 +41,18 @@ pub fn text(request: &Request, machine: &Machine, plan: &Plan) -> String {
     }
     plan.creations.iter().for_each(|creation| out += &format!("would create {creation}\n"));
     out + &lines(&plan.remarks) + &lines(&plan.left_out)
+}
+
+/// What each member gets of it.
+fn members(machine: &Machine, plan: &Plan) -> String {
+    let mut table = super::table(&["member", "resource", "granted", "nodes"]);
+    for (member, plan) in plan.members.iter().enumerate() {
+        for allocation in &plan.allocations {
+            let resource = allocation.resource.clone();
+            table.add_row([member.to_string(), resource, granted(machine, allocation), places(allocation)]);
+        }
+    }
+    if table.is_empty() { String::new() } else { super::text(&table) }
 }
 
 fn lines(lines: &[String]) -> String {

@@ -1,6 +1,6 @@
 //! What launches hold, for people and for scripts.
 
-use super::{table, text as lines};
+use super::{printable, table, text as lines};
 use crate::lease::{Entry, Held, Lease, Ledger, Life};
 use crate::request::{Mib, PageSize};
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ pub fn text(ledger: &Ledger, entries: &[Entry]) -> String {
     let mut table =
         table(&["lease", "name", "user", "pid", "state", "cpus", "memory", "hugepages", "devices", "command"]);
     for entry in entries {
-        table.add_row(row(entry));
+        // What another user has written is shown on our terminal.
+        table.add_row(row(entry).iter().map(|cell| printable(cell).replace('\n', " ")));
     }
     let stuck = entries.iter().filter_map(|entry| Some((&entry.id, entry.lease.as_ref().ok()?.stuck.as_ref()?)));
     let reasons = stuck.map(|(id, reason)| format!("lease {id} is stuck: {reason}; `numa-run gc` tries again\n"));

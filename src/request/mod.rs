@@ -2,9 +2,11 @@
 
 pub mod device;
 pub mod function;
+pub mod members;
 
 pub use device::{DeviceError, DeviceRequest, Settable, VfSettings};
 pub use function::FunctionName;
+pub use members::{Members, Scope};
 
 use crate::hint::policy::Policy;
 use crate::resource::cpu::{CpuOptions, SmtMode};
@@ -30,12 +32,16 @@ pub struct Request {
     pub devices: Vec<DeviceRequest>,
     /// True where virtual functions may be made for them.
     pub create_vfs: bool,
+    /// Members that each get all of it; none: it is for the command as a whole.
+    pub members: Option<Members>,
     /// Who is admitted.
     pub policy: Policy,
     /// How hints are merged.
     pub merge: Merge,
     /// Between masks of equal width: the closer one first.
     pub prefer_closest: bool,
+    /// CPUs, memory and pages come evenly from all nodes of the span.
+    pub distribute: bool,
     /// Refuses machines with more candidate nodes than this.
     pub max_numa_nodes: Option<usize>,
     /// Replaces the inherited affinity as the pool.
@@ -44,6 +50,20 @@ pub struct Request {
     pub isolated: Option<Isolated>,
     /// Nodes that the user states for devices whose firmware does not say.
     pub device_nodes: Vec<(FunctionName, u32)>,
+    /// Whether the kernel is to keep the workload in a cgroup.
+    pub cgroup: Cgroup,
+}
+
+/// Whether a launch gets a cgroup of its own, besides affinity and memory policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cgroup {
+    /// Where it can be had.
+    #[default]
+    Auto,
+    /// No.
+    Never,
+    /// Yes, or the launch is refused.
+    Required,
 }
 
 impl Request {

@@ -44,6 +44,8 @@ pub struct Situation<'a> {
     pub create_vfs: bool,
     /// Functions on which none are to be made, and why.
     pub no_vfs: &'a BTreeMap<Bdf, String>,
+    /// What plugins have answered.
+    pub answers: &'a prefer::Answers,
 }
 
 impl Situation<'_> {
@@ -325,6 +327,11 @@ pub struct Grant {
     pub settings: VfSettings,
     /// What the preference changed.
     pub advice: Option<prefer::Advice>,
+    /// What the plugin of their class is to be asked: with the answer, other
+    /// devices may be chosen.
+    pub question: Option<Box<prefer::Question>>,
+    /// What was wrong with its answer.
+    pub warning: Option<String>,
 }
 
 impl Default for Granted {

@@ -1,14 +1,20 @@
 //! Preferred allocation, the last filter after NUMA: how many devices come
-//! from which node stands; which ones they are is chosen here.
+//! from which node stands; which ones they are is chosen here, or by the plugin
+//! of a class, whose answers are advice.
 
 mod nearness;
+mod question;
 mod search;
+mod verdict;
 
 pub use nearness::Nearness;
+pub use question::{Place, Question};
+pub use verdict::{Answers, Cost, Preferred, Verdict};
 
 use super::Device;
 use search::Choice;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What makes a set of devices of one class better than another, besides links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +51,35 @@ pub struct Advice {
     /// What the request would have got.
     pub instead_of: Vec<Device>,
     /// Why the others are better.
-    pub because: &'static str,
+    pub because: Because,
+}
+
+/// Why a preference took other devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// What is built in rates them higher.
+    BuiltIn(&'static str),
+    /// A plugin says so; it may have named the same ones.
+    Plugin(Plugin),
+}
+
+/// What a plugin said for its set of devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The plugin.
+    pub program: PathBuf,
+    /// Its cost for them.
+    pub cost: Cost,
+    /// Its name for what they have in common.
+    pub resource_domain: Option<String>,
+}
+
+impl Plugin {
+    /// Its words: `cost 0 in island 1`.
+    pub fn terms(&self) -> String {
+        let domain = self.resource_domain.iter().map(|domain| format!(" in {domain}"));
+        format!("cost {}{}", self.cost, domain.collect::<String>())
+    }
 }
 
 /// Criteria, the most important first. Sums over a set; more is better.
@@ -236,8 +270,9 @@ fn advice(parties: &[Party], nearness: &Nearness, chosen: &[Vec<Device>], at: us
     };
     let (ours, theirs) = (score(&chosen[at]), score(&party.chosen));
     // Another party took what this one had: the change is no preference of its own.
-    (ours > theirs || party.chosen.iter().any(|device| others.iter().any(|(_, taken)| taken.contains(&device))))
-        .then(|| Advice { instead_of: party.chosen.clone(), because: ours.because(&theirs, party.taste) })
+    (ours > theirs || party.chosen.iter().any(|device| others.iter().any(|(_, taken)| taken.contains(&device)))).then(
+        || Advice { instead_of: party.chosen.clone(), because: Because::BuiltIn(ours.because(&theirs, party.taste)) },
+    )
 }
 
 #[cfg(test)]

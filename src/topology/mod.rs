@@ -8,8 +8,9 @@ pub mod bdf;
 pub mod mask;
 
 pub mod caller;
+pub mod cgroup;
 mod check;
-mod child;
+pub mod child;
 pub mod gpu;
 #[cfg(feature = "probe")]
 pub mod hwloc;

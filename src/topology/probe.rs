@@ -4,6 +4,7 @@
 use super::source::TopologySource;
 use super::sysfs::{self, SysfsError};
 use super::{Machine, child};
+use child::{Outcome, Terms};
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 /// A healthy host answers in tens of milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
+/// More is no machine.
+const LARGEST_ANSWER: usize = 64 << 20;
 const NAME: &str = "numa-run-probe";
 const LIBEXEC: &str = "/usr/libexec/numa-run";
 
@@ -57,6 +60,12 @@ pub enum ProbeError {
         source_name: String,
         /// What is wrong with the answer.
         source: serde_json::Error,
+    },
+    /// Its answer had no end.
+    #[error("numa-run-probe gave more than {} MiB for {source_name}", LARGEST_ANSWER >> 20)]
+    TooMuch {
+        /// What it read.
+        source_name: String,
     },
     /// It did not answer in time.
     #[error("numa-run-probe did not answer within {} s while reading {source_name}", limit.as_secs_f32())]
@@ -131,9 +140,11 @@ impl Probe {
     /// Runs it. Whatever becomes of it, the caller gets a Machine or an error.
     pub fn machine(&self, source: &TopologySource) -> Result<Machine, ProbeError> {
         let source_name = source.to_string();
-        let ended = match child::run(command(&self.program, source), self.limit) {
-            Ok(Some(ended)) => ended,
-            Ok(None) => return Err(ProbeError::Timeout { source_name, limit: self.limit }),
+        let terms = Terms { input: &[], time: self.limit, answer: LARGEST_ANSWER };
+        let ended = match child::run(command(&self.program, source), &terms) {
+            Ok(Outcome::Ended(ended)) => ended,
+            Ok(Outcome::Late) => return Err(ProbeError::Timeout { source_name, limit: self.limit }),
+            Ok(Outcome::TooMuch) => return Err(ProbeError::TooMuch { source_name }),
             Err(source) => return Err(ProbeError::Start { program: self.program.clone(), source }),
         };
         if !ended.status.success() {
@@ -158,24 +169,13 @@ fn failure(source: &TopologySource, status: ExitStatus, errors: &str) -> ProbeEr
             TopologySource::Xml(_) => ": the file is damaged",
             _ => "",
         };
-        return ProbeError::Died { signal: signal(number), source_name, hint };
+        return ProbeError::Died { signal: child::signal(number), source_name, hint };
     }
-    // Warnings come first: the last line says why.
-    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-    let message = match last {
+    let message = match child::last_line(errors) {
         Some(line) => line.to_owned(),
         None => format!("numa-run-probe failed with status {} and no message", status.code().unwrap_or(-1)),
     };
     ProbeError::Failed { message }
-}
-
-fn signal(number: i32) -> String {
-    let names =
-        [(4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (9, "SIGKILL"), (11, "SIGSEGV"), (15, "SIGTERM")];
-    match names.iter().find(|(known, _)| *known == number) {
-        Some((_, name)) => format!("{number} ({name})"),
-        None => number.to_string(),
-    }
 }
 
 /// The probe's command line for a source, with the environment that libhwloc

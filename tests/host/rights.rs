@@ -210,6 +210,36 @@ fn the_lease_stays_roots_and_ends_with_the_workload() {
 }
 
 #[test]
+fn a_process_that_is_the_users_already_does_not_have_the_ledger() {
+    if !root() || !installed("strace") {
+        return;
+    }
+    let stage = Stage::new();
+    let mut command = Command::new("strace");
+    stage.set_up(&mut command);
+    command.env("NUMA_RUN_RUN_DIR", stage.path("run-Same")).args(["-qq", "-o", "/dev/null", "-e"]);
+    command.args(["inject=setresuid:delay_exit=4s", NUMA_RUN, "--cpus", "1", "--user", OTHER, "--", "true"]);
+    let mut slow = command.spawn().unwrap();
+    let leases = stage.path("run-Same/leases");
+    let has_lease = || {
+        fs::read_dir(&leases)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|file| file.path().extension().is_some_and(|kind| kind == "lease"))
+    };
+    while !has_lease() {
+        assert_eq!(slow.try_wait().unwrap(), None, "strace cannot trace here");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let begun = std::time::Instant::now();
+    assert_eq!(Ended::of(stage.numa_run(User::Same).arg("gc")).code, Some(0));
+    assert_eq!(slow.try_wait().unwrap(), None);
+    assert!(begun.elapsed().as_secs() < 2);
+    assert!(slow.wait().unwrap().success());
+}
+
+#[test]
 fn the_workload_has_no_child_that_it_did_not_start() {
     if !root() {
         return;

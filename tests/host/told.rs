@@ -1,6 +1,7 @@
 //! What the workload is told: variables and templates.
 
 use super::{Ended, Stage, User, installed, users};
+use numa_run::topology::CpuSet;
 
 #[test]
 fn the_grant_is_in_the_environment() {
@@ -16,6 +17,31 @@ fn the_grant_is_in_the_environment() {
         assert!(value("NUMA_RUN_ALLOC_LEASE").is_some_and(|lease| !lease.contains('/')), "{out}");
         assert_eq!(value("OMP_NUM_THREADS").as_deref(), Some("1"));
         assert_eq!(value("OMP_PLACES"), Some(format!("{{{cpu}}}")));
+    }
+}
+
+#[test]
+fn a_command_with_members_is_told_the_whole_and_each_members_part() {
+    let count = super::allowed_cpus().len().min(2);
+    for (user, scope) in users().into_iter().flat_map(|user| [(user, "member"), (user, "group")]) {
+        let stage = Stage::new();
+        let members = count.to_string();
+        let request = ["--members", &members, "--scope", scope, "--cpus", "1", "--smt", "share", "--memory", "64M"];
+        let mut command = stage.numa_run(user);
+        let out = Ended::fine(command.args(request).args(["--isolated", "never", "--", "env"]));
+        let value =
+            |name: &str| out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
+        assert_eq!(value("NUMA_RUN_ALLOC_MEMBERS"), Some(members.clone()), "{out}");
+        assert_eq!(value("NUMA_RUN_ALLOC_MEMORY"), Some(format!("{}M", 64 * count)));
+        let part = |member: usize, what: &str| value(&format!("NUMA_RUN_ALLOC_MEMBER_{member}_{what}"));
+        let parts = (0..count).map(|member| part(member, "CPUS").unwrap().parse::<CpuSet>().unwrap());
+        let all = parts.fold(CpuSet::new(), |all, part| all.or(&part));
+        assert_eq!(all.len(), count, "no two have the same: {out}");
+        assert_eq!(value("NUMA_RUN_ALLOC_CPUS"), Some(all.to_string()), "the command has them all: {out}");
+        assert_eq!(part(0, "MEMORY").as_deref(), Some("64M"));
+        assert!(part(0, "NODES").is_some_and(|nodes| !nodes.is_empty()) && part(count, "CPUS").is_none());
+        assert_eq!(value("OMP_NUM_THREADS").as_deref(), Some("1"), "a member's number of threads");
+        assert_eq!(value("OMP_PLACES"), None);
     }
 }
 

@@ -149,6 +149,16 @@ fn unpack(archive: &Path, folder: &Path, tree: &str) {
     assert!(status.expect("tar is installed").success(), "tar cannot unpack {} ({hint})", archive.display());
 }
 
+/// A program with this text. Another process writes it: a test in another
+/// thread that starts something just then would keep it open for writing.
+pub fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let (source, program) = (folder.join(format!("{name}.text")), folder.join(name));
+    fs::write(&source, text).unwrap();
+    let status = Command::new("install").args(["-m", "755"]).arg(&source).arg(&program).status();
+    assert!(status.expect("install is there").success());
+    program
+}
+
 /// A folder in memory where there is one: the trees have thousands of files.
 pub fn scratch() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()

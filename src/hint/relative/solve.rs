@@ -243,15 +243,15 @@ fn placed<N: Number>(scaled: &Scaled<N>, found: &Found<N>, least: (usize, bool))
 }
 
 /// How good a placement is.
-struct Quality {
-    aligned_share: BigRational,
-    equal_masks: bool,
-    mean_distance: BigRational,
-    proven: bool,
+pub(super) struct Quality {
+    pub aligned_share: BigRational,
+    pub equal_masks: bool,
+    pub mean_distance: BigRational,
+    pub proven: bool,
 }
 
 /// `least_width`: that of an idle machine.
-fn finish(
+pub(super) fn finish(
     problem: &Problem,
     ranked: &[usize],
     (x, shares): (Vec<Vec<u64>>, Placed),

@@ -7,12 +7,15 @@ use crate::resource::Device;
 use crate::resource::prefer::Taste;
 use crate::topology::{Bdf, Machine, PciFunction};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A built-in class.
 #[derive(Debug)]
 pub struct Row {
     /// The word for it, on the command line and in plans.
     pub name: &'static str,
+    /// The word for several in sentences; empty: the name.
+    pub many: &'static str,
     /// One line of help; none for what has no option of its own.
     pub about: Option<&'static str>,
     /// Whether a function belongs to it by itself.
@@ -41,6 +44,7 @@ pub struct Told<'a> {
 
 const ROW: Row = Row {
     name: "",
+    many: "",
     about: None,
     holds: |_| false,
     handling: Handling::Native,
@@ -53,15 +57,17 @@ const ROW: Row = Row {
 pub const CLASSES: &[Row] = &[
     Row {
         name: "gpu",
+        many: "GPUs",
         about: Some("GPUs of NVIDIA, AMD and Intel; no management graphics"),
         holds: gpu::is_gpu,
         taste: Taste::Switched,
         variables: gpu::variables,
         ..ROW
     },
-    Row { name: "nic", about: Some("Network controllers; no virtual functions"), holds: is_nic, ..ROW },
+    Row { name: "nic", many: "NICs", about: Some("Network controllers; no virtual functions"), holds: is_nic, ..ROW },
     Row {
         name: "vf",
+        many: "VFs",
         about: Some("Virtual functions of network controllers; also vlan, mac, trust, spoofchk, rate"),
         holds: is_vf,
         handling: Handling::Vfio,
@@ -69,7 +75,13 @@ pub const CLASSES: &[Row] = &[
         settable: Settable::VirtualFunctions,
         ..ROW
     },
-    Row { name: "nvme", about: Some("NVMe disks, whole controllers"), holds: |f| f.class >> 8 == 0x0108, ..ROW },
+    Row {
+        name: "nvme",
+        many: "NVMe disks",
+        about: Some("NVMe disks, whole controllers"),
+        holds: |f| f.class >> 8 == 0x0108,
+        ..ROW
+    },
 ];
 
 /// Any function that can be handed out, for those that are named by address.
@@ -165,10 +177,22 @@ impl Class<'_> {
     }
 }
 
+impl<'a> Class<'a> {
+    /// The program that is asked which of its devices to take.
+    pub fn plugin(&self) -> Option<&'a Path> {
+        self.own().and_then(|config| config.prefer.as_deref())
+    }
+}
+
 /// The names of all classes that can be asked for.
 pub fn names(config: &Config) -> Vec<&str> {
     let own = config.class.keys().map(String::as_str).filter(|name| built_in(name).is_none());
     CLASSES.iter().map(|row| row.name).chain(own).collect()
+}
+
+/// The word for several devices of a class.
+pub fn plural(name: &str) -> &str {
+    built_in(name).map(|row| row.many).filter(|many| !many.is_empty()).unwrap_or(name)
 }
 
 /// The built-in class that a function belongs to first.

@@ -9,6 +9,7 @@ use crate::resource::prefer::Taste;
 use crate::resource::{Device, Shortage, Situation, per_node_text};
 use crate::topology::{Bdf, PciFunction};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Devices that are named one by one in a refusal.
 const NAMED: usize = 4;
@@ -22,6 +23,8 @@ pub struct Demand {
     pub label: String,
     /// Which of its devices go well together.
     pub taste: Taste,
+    /// The program that is asked which of them to take.
+    pub plugin: Option<PathBuf>,
     /// Devices that would serve it, ordered by node, then address.
     pub candidates: Vec<Candidate<Device>>,
     /// Devices that would serve it but for what they are used for.
@@ -57,6 +60,7 @@ impl Demand {
             request: request.clone(),
             label: request.label(),
             taste: class.taste(),
+            plugin: class.plugin().map(Path::to_owned),
             candidates,
             left_out: found.left_out,
             with_permission: outlook.with_permission,
@@ -174,7 +178,7 @@ impl Found<'_> {
         let found = Device { node, bdf: device.pci, vendor: function.vendor, made_by: None };
         match device.state {
             State::Used => drop(self.left_out.insert(device.pci, "is assumed to be in use".to_owned())),
-            state => self.candidate(found, state == State::Held),
+            state => self.candidate(found, state == State::Held || self.held(function)),
         }
     }
 

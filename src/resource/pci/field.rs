@@ -4,7 +4,7 @@
 use super::choose::{self, Candidate};
 use super::demand::Demand;
 use crate::hint::{Amount, Capacity, Supply};
-use crate::resource::prefer::{self, Advice, Nearness, Party};
+use crate::resource::prefer::{Advice, Answers, Nearness, Question};
 use crate::resource::{Device, Offer, Shortage};
 use crate::topology::{Bdf, NodeMask};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +21,22 @@ pub struct Field {
     pub nodes: NodeMask,
     /// How near devices are to each other.
     pub nearness: Nearness,
+    /// What plugins have answered.
+    pub answers: Answers,
 }
 
-/// The devices of one request, and what a preference changed.
-pub type Chosen = (Vec<Device>, Option<Advice>);
+/// The devices of one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// The devices, in the order of choice.
+    pub devices: Vec<Device>,
+    /// What a preference changed.
+    pub advice: Option<Advice>,
+    /// What its plugin is still to be asked.
+    pub question: Option<Box<Question>>,
+    /// What was wrong with its plugin's answer.
+    pub warning: Option<String>,
+}
 
 /// Where the devices of one request are to come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +49,7 @@ pub enum Wish {
 
 impl Wish {
     /// How far a device is from the wish for one more: 0 is as wished.
-    fn rank(&self, candidate: &Candidate<Device>, place: Option<u32>) -> usize {
+    pub(super) fn rank(&self, candidate: &Candidate<Device>, place: Option<u32>) -> usize {
         let lead = candidate.lead();
         match (self, lead) {
             (Wish::Mask(Some(mask)), Some(lead)) => usize::from(!mask.contains(lead)),
@@ -72,41 +84,7 @@ impl Field {
         if let Some(at) = unserved {
             return Err(self.together(&matching.rivals(at)));
         }
-        let preferred = prefer::preferred(&self.parties(wishes, matching.devices()), &self.nearness);
-        let devices: Vec<Vec<Device>> = preferred.iter().map(|(devices, _)| devices.clone()).collect();
-        let chosen = preferred
-            .into_iter()
-            .enumerate()
-            .map(|(at, (own, advice))| (self.within_affinity(at, &wishes[at], &own, &devices), advice));
-        Ok(chosen.collect())
-    }
-
-    /// Without an affinity all known devices may stand in for each other, else those of one locality.
-    fn parties(&self, wishes: &[Wish], chosen: Vec<Vec<Device>>) -> Vec<Party> {
-        let party = |((demand, wish), chosen): ((&Demand, &Wish), Vec<Device>)| {
-            // What is there is taken before anything is made for it.
-            let group = |candidate: &Candidate<Device>| {
-                let lead = candidate.lead().map(|lead| if *wish == Wish::Mask(None) { 0 } else { lead });
-                lead.map(|lead| (candidate.device.made_by.is_some(), lead))
-            };
-            let free = demand.free().map(|candidate| (candidate.device.clone(), group(candidate)));
-            Party { taste: demand.taste, free: free.collect(), chosen }
-        };
-        self.demands.iter().zip(wishes).zip(chosen).map(party).collect()
-    }
-
-    /// The kubelet's order of choice has the last word: advice counts within the affinity.
-    fn within_affinity(&self, at: usize, wish: &Wish, advice: &[Device], all: &[Vec<Device>]) -> Vec<Device> {
-        let Wish::Mask(mask) = wish else { return advice.to_vec() };
-        let elsewhere =
-            |device: &Device| all.iter().enumerate().any(|(other, devices)| other != at && devices.contains(device));
-        let candidates = self.demands[at].candidates.iter().map(|candidate| match elsewhere(&candidate.device) {
-            true => Candidate { state: choose::DeviceState::Taken, ..candidate.clone() },
-            false => candidate.clone(),
-        });
-        let candidates: Vec<Candidate<Device>> = candidates.collect();
-        let choice = choose::choose(&candidates, mask.as_ref(), advice.len(), Some(advice));
-        choice.map_or_else(|_| advice.to_vec(), |choice| choice.devices)
+        Ok(self.preferred(wishes, matching.devices()))
     }
 
     /// Too few for this request, alone or beside the others.

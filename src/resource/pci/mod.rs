@@ -6,6 +6,7 @@ pub mod creation;
 pub mod demand;
 pub mod field;
 mod gpu;
+mod preferred;
 
 use super::prefer::{Nearness, Taste};
 use super::{Allocation, Counts, Grant, Granted, HintProvider, Offer, Shortage, Situation, Units};
@@ -17,7 +18,7 @@ use crate::topology::{Bdf, Machine, NodeMask};
 use choose::DeviceState;
 use class::Class;
 use demand::Demand;
-use field::{Field, Wish};
+use field::{Chosen, Field, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -40,7 +41,8 @@ pub fn providers(requests: &[DeviceRequest], situation: &Situation<'_>) -> Vec<P
     for device in demands.iter().flat_map(|demand| &demand.candidates).map(|candidate| &candidate.device) {
         device.made_by.into_iter().for_each(|parent| nearness.add(device.bdf, parent, situation.machine));
     }
-    let field = Rc::new(Field { demands, nodes: situation.machine.node_ids(), nearness });
+    let field =
+        Rc::new(Field { demands, nodes: situation.machine.node_ids(), nearness, answers: situation.answers.clone() });
     (0..count).map(|at| PciProvider { field: Rc::clone(&field), at }).collect()
 }
 
@@ -81,12 +83,12 @@ impl PciProvider {
     /// # Errors
     /// The requests together want more than there is.
     pub fn allocate_as(&self, wishes: &[Wish]) -> Result<Allocation, Shortage> {
-        let (devices, advice) = self.field.chosen(wishes)?.swap_remove(self.at);
+        let Chosen { devices, advice, question, warning } = self.field.chosen(wishes)?.swap_remove(self.at);
         let mut per_node = BTreeMap::new();
         devices.iter().filter_map(|device| device.node).for_each(|node| *per_node.entry(node).or_default() += 1);
         let unknown = devices.iter().filter(|device| device.node.is_none()).count() as u64;
         let DeviceRequest { class, name, settings, .. } = self.demand().request.clone();
-        let granted = Granted::Devices(Grant { class, name, devices, settings, advice });
+        let granted = Granted::Devices(Grant { class, name, devices, settings, advice, question, warning });
         Ok(Allocation { resource: self.demand().label.clone(), per_node, unknown, granted })
     }
 }

@@ -1,6 +1,6 @@
 //! CPUs that may not be had: offline, isolated, outside the affinity or the cpuset.
 
-use crate::landing::{Landing, landing, launch, refusal, refused, topo, workload};
+use crate::landing::{Landing, landing, launch, refusal, refused, run, topo, workload};
 use crate::sys::Changed;
 use numa_run::topology::CpuSet;
 use std::fs;
@@ -69,6 +69,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        // Where the launches were alone in it, their groups are below it.
+        run("numa-run gc");
         fs::remove_dir(self.0).unwrap();
     }
 }

@@ -92,6 +92,7 @@ fn a_launch_killed_at_any_point_leaves_the_host_as_it_was() {
         until("nobody is left", || left().is_empty());
         let points = fs::read_to_string(trace).unwrap();
         fs::remove_file(trace).unwrap();
+        assert!(points.contains(" group."), "{points}");
         for (at, point) in points.lines().enumerate() {
             let points = if at % 2 == 0 { point.to_owned() } else { format!("{point};guard guard.waits 1") };
             ended(changing(&words).env("NUMA_RUN_FAULT", &points));
@@ -108,14 +109,38 @@ fn a_launch_killed_at_any_point_leaves_the_host_as_it_was() {
     assert!(seen > 40, "{seen} points");
 }
 
-fn sleeping(port: &str) -> Child {
-    let mut launch = numa_run("--cpu-list 0 -- sleep 600");
-    let change = format!("/sys/bus/pci/devices/{port}/sriov_numvfs=2");
-    launch.env("NUMA_RUN_FAULT_WRITE", change).stdout(Stdio::null());
-    let launch = launch.spawn().unwrap();
+/// Starts a launch that ends in a program which sleeps.
+fn sleeping(launch: &mut Command) -> Child {
+    let launch = launch.stdout(Stdio::null()).spawn().unwrap();
     let name = format!("/proc/{}/comm", launch.id());
     until("the workload runs", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
     launch
+}
+
+fn group(pid: u32) -> String {
+    read(&format!("/proc/{pid}/cgroup"))
+}
+
+/// As a part of it, it would keep the lease alive that it waits for; taken over
+/// or not.
+#[test]
+fn a_guardian_lives_outside_of_the_workloads_group() {
+    let named = |words: &str| {
+        let mut launch = changing(words);
+        let mut launch = sleeping(&mut launch);
+        until("its guardian is there", || left().len() == 1);
+        let (workload, guardian) = (group(launch.id()), group(left()[0]));
+        assert!(workload.contains("numa-run") && guardian == group(std::process::id()), "{workload}, {guardian}");
+        launch.kill().unwrap();
+        launch.wait().unwrap();
+    };
+    named("--name x --grace 30 --cpus 1 -- sleep 600");
+    assert_eq!(read(PAGES), "3");
+    named("--name x --grace 30 --cpus 1 -- sleep 600");
+    assert_eq!(read(PAGES), "3");
+    named("--name x --grace 0 --cpus 1 -- sleep 600");
+    until("nobody is left", || left().is_empty());
+    assert_eq!(read(PAGES), "0");
 }
 
 fn status() -> String {
@@ -130,7 +155,8 @@ fn a_device_that_is_not_let_go_keeps_its_lease_and_nobody_else_waiting() {
     let port = &functions(IGB)[0];
     let functions = || attribute(port, "sriov_numvfs");
     assert_eq!(functions(), "0");
-    let mut launch = sleeping(port);
+    let change = format!("/sys/bus/pci/devices/{port}/sriov_numvfs=2");
+    let mut launch = sleeping(numa_run("--cpu-list 0 -- sleep 600").env("NUMA_RUN_FAULT_WRITE", change));
     assert_eq!(functions(), "2");
     let first = fs::read_link(format!("/sys/bus/pci/devices/{port}/virtfn0")).unwrap();
     let first = first.file_name().unwrap().to_string_lossy().into_owned();

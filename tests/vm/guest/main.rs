@@ -7,6 +7,7 @@ mod landing;
 mod sys;
 mod vfio;
 
+mod cgroups;
 mod cpus;
 mod crash;
 mod devices;
@@ -14,3 +15,4 @@ mod launch;
 mod machine;
 mod nodes;
 mod topo;
+mod units;

@@ -48,6 +48,7 @@ impl Changed<'_> {
 
 impl Drop for Changed<'_> {
     fn drop(&mut self) {
-        fs::write(self.path, &self.before).unwrap();
+        // An empty text would be written by no call at all.
+        fs::write(self.path, format!("{}\n", self.before)).unwrap();
     }
 }

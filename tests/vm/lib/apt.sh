@@ -9,6 +9,8 @@ declare -A NEWER_SUITE=([bookworm]=bookworm-backports)
 apt_setup() {
   APT=$CACHE/apt-$RELEASE
   NEWER=${NEWER_SUITE[$RELEASE]:-$RELEASE}
+  # Another kernel than the newest, to see what the release's own does.
+  KERNEL_SUITE=${VM_KERNEL:-$NEWER}
   mkdir -p "$APT"/{lists,cache}/partial "$APT/empty"
   : >"$APT/status"
   apt_configuration >"$APT/apt.conf"

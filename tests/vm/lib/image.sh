@@ -5,7 +5,8 @@
 image_resolve() {
   local packages kernel root
   mapfile -t packages < <(image_packages)
-  kernel=$(resolved "$NEWER" linux-image-amd64 | grep -E '^linux-image-[0-9][^_]*-amd64_') || die "apt finds no kernel in $NEWER"
+  kernel=$(resolved "$KERNEL_SUITE" linux-image-amd64 | grep -E '^linux-image-[0-9][^_]*-amd64_') ||
+    die "apt finds no kernel in $KERNEL_SUITE"
   root=$(resolved "$RELEASE" '?essential' apt "${packages[@]}")
   [ -n "$root" ] || die "apt cannot resolve image/packages in $RELEASE"
   KERNEL_PACKAGE=${kernel%%_*}

@@ -1,9 +1,16 @@
 # shellcheck shell=bash
 # The list of guest tests, their runs, and the verdict.
 
-# The list's lines: NAME SHAPE INIT [LIMIT]. listed FILE: them, without comments, with the limit.
+# The list's lines: NAME SHAPE INIT [LIMIT] [kernel<VERSION]. listed FILE: them, without comments, with the limit.
 listed() {
-  sed 's/#.*//' "$1" | awk -v limit="$TEST_LIMIT" 'NF { print $1, $2, $3, (NF > 3 ? $4 : limit) }'
+  sed 's/#.*//' "$1" | awk -v limit="$TEST_LIMIT" '
+    NF { older = $NF ~ /^kernel</ ? $NF : ""; print $1, $2, $3, (NF - (older != "") > 3 ? $4 : limit), older }'
+}
+
+# kernel_is OLDER: whether the image's kernel is, as a line of the list demands it.
+kernel_is() {
+  local limit=${1#kernel<}
+  [ -z "$1" ] || [ "$(printf '%s\n' "$limit" "$(cat "$IMAGE/version")" | sort -V | head -n 1)" != "$limit" ]
 }
 TEST_LIMIT=60
 BOOT_LIMIT=${VM_BOOT_LIMIT:-240}
@@ -38,9 +45,13 @@ mismatches() {
 
 # plan_groups LIST FOLDER PROGRAMS [NAME...]: a folder for each shape and init that the named tests want (all without names).
 plan_groups() {
-  local list=$1 folder=$2 programs=$3 name shape init limit group
-  while read -r name shape init limit; do
+  local list=$1 folder=$2 programs=$3 name shape init limit older group
+  while read -r name shape init limit older; do
     [ $# = 3 ] || wanted "$name" "${@:4}" || continue
+    if ! kernel_is "$older"; then
+      say "$name: LEFT OUT, it is about kernels before ${older#kernel<} (VM_KERNEL names another suite to take one from)"
+      continue
+    fi
     group=$folder/$shape-$init
     if [ ! -d "$group" ]; then
       mkdir -p "$group/share"

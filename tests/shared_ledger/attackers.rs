@@ -1,0 +1,150 @@
+//! What one user holds, and what another tries to do to it.
+
+use super::{ALICE, Ended, MALLORY, ROOT, Shared, all_cpus, stage_is_set};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+#[test]
+fn nobody_gets_what_another_user_holds() {
+    if !stage_is_set() {
+        return;
+    }
+    for (holder, others) in [(ALICE, [MALLORY, ROOT]), (ROOT, [ALICE, MALLORY])] {
+        let shared = Shared::new();
+        let held = shared.holder(holder, &["--cpu-list", &all_cpus()]);
+        for user in others {
+            shared.launch(user, &["--cpus", "1"]).refused("not enough cpus: 1 wanted, 0 free");
+            shared.launch(user, &["--cpu-list", &all_cpus()]).refused("held by another launch");
+            let plan = Ended::of(&mut shared.numa_run(user, &["plan", "--cpus", "1"]));
+            assert_eq!(plan.code, Some(1), "{plan:?}");
+        }
+        drop(held);
+        for user in others {
+            shared.launch(user, &["--cpu-list", &all_cpus()]).fine();
+        }
+    }
+}
+
+#[test]
+fn another_users_lease_and_lock_are_not_to_be_opened_changed_or_removed() {
+    if !stage_is_set() {
+        return;
+    }
+    for owner in [ALICE, ROOT] {
+        let shared = Shared::new();
+        let held = shared.holder(owner, &["--cpu-list", &all_cpus()]);
+        let before = shared.names();
+        let id = &held.id;
+        for attack in [
+            format!("cat {id}.lock"),
+            format!("flock -n {id}.lock true"),
+            format!("flock -n -s {id}.lock true"),
+            format!("rm -f {id}.lease"),
+            format!("rm -f {id}.lock"),
+            format!("mv {id}.lease mine.lease"),
+            format!("echo > mine; mv -f mine {id}.lock; ! rm mine"),
+            format!("echo >> {id}.lease"),
+            format!("chmod 666 {id}.lock"),
+            format!("cat < /proc/{}/fd/512", held.child.id()),
+            "rm -rf ../leases; test ! -e ../leases".to_owned(),
+            "mv ../leases ../mine".to_owned(),
+            "rm -f ../lock; test ! -e ../lock".to_owned(),
+            "echo >> ../lock".to_owned(),
+        ] {
+            let ended = shared.by_hand(MALLORY, &attack);
+            assert_ne!(ended.code, Some(0), "{attack}: {ended:?}");
+        }
+        assert_eq!(shared.names(), before);
+        let release = Ended::of(&mut shared.numa_run(MALLORY, &["release", id]));
+        assert!(release.errors.contains("is in use"), "{release:?}");
+        shared.gc(MALLORY).fine();
+        shared.launch(MALLORY, &["--cpus", "1"]).refused("0 free");
+        assert_eq!(shared.names(), before);
+    }
+}
+
+#[test]
+fn what_is_no_lease_is_in_nobodys_way_and_is_said_once() {
+    if !stage_is_set() {
+        return;
+    }
+    let shared = Shared::new();
+    let held = shared.holder(ALICE, &["--cpus", "1"]);
+    let id = &held.id;
+    let script = format!(
+        "ln -s /etc/shadow a.lease; ln -s nowhere b.lease; mkfifo c.lease; mkdir d.lease; mkfifo a.lock; \
+         echo x > e.lease; chmod 000 e.lease; : > f.lease; ln {id}.lease g.lease; ln {id}.lock h.lock; \
+         ln -s {id}.lock i.lock; mkfifo .leasexyz; : > \"$(printf 'j\\033[2J.lease')\"; mkdir k.lock; : > .l.lease; true"
+    );
+    shared.by_hand(MALLORY, &script).fine();
+    let begun = Instant::now();
+    let seen = shared.launch(ALICE, &["--cpus", "1"]).fine();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(seen.errors.lines().count() <= 5 && !seen.errors.contains('\u{1b}'), "{seen:?}");
+    assert!(seen.errors.contains(&format!("user {MALLORY}'s, and holds nothing")), "{seen:?}");
+    assert!(shared.names().contains(&"a.lease".to_owned()), "what is another's stays");
+    let put_aside = shared.gc(ROOT).fine();
+    assert!(put_aside.errors.contains("lease a: it is no plain file: set aside"), "{put_aside:?}");
+    assert!(put_aside.errors.contains("more files of user"), "{put_aside:?}");
+    let again = shared.gc(ROOT).fine();
+    assert_eq!(again.errors, "");
+    assert!(!fs::read_to_string("/etc/shadow").unwrap().is_empty());
+    assert!(shared.names().contains(&format!("{id}.lease")) && shared.names().contains(&format!("{id}.lock")));
+}
+
+#[test]
+fn ten_thousand_files_of_one_user_hold_nobody_up() {
+    if !stage_is_set() {
+        return;
+    }
+    let shared = Shared::new();
+    let large = "x".repeat(100_000);
+    shared.write(MALLORY, "large", &large);
+    let script = "i=0; while [ $i -lt 5000 ]; do : > j$i.lease; : > j$i.lock; i=$((i+1)); done; \
+                  i=0; while [ $i -lt 5000 ]; do ln large l$i.lease; i=$((i+1)); done";
+    shared.by_hand(MALLORY, script).fine();
+    for user in [ALICE, ROOT, ALICE] {
+        let begun = Instant::now();
+        let ended = shared.launch(user, &["--cpus", "1"]).fine();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{user}: {:?}", begun.elapsed());
+        assert!(ended.errors.lines().count() <= 5, "{ended:?}");
+    }
+}
+
+#[test]
+fn a_folder_that_another_user_made_first_is_named_and_not_used() {
+    if !stage_is_set() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let set = |mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(folder.path(), mode).unwrap();
+    };
+    set(0o1777);
+    let run = folder.path().join("numa-run-61001").display().to_string();
+    let by_hand = |user: u32, script: &str| Ended::of(super::typed(user, "sh").args(["-c", script]));
+    let launch =
+        |user: u32| Ended::of(super::typed(user, super::NUMA_RUN).args(["--run-dir", &run, "--cpus", "1", "true"]));
+    by_hand(MALLORY, &format!("mkdir -m 1777 {run} && mkdir -m 1777 {run}/leases && : > {run}/lock")).fine();
+    for user in [ALICE, ROOT] {
+        launch(user).refused(&format!("belongs to user {MALLORY} with mode 1777"));
+    }
+    by_hand(
+        MALLORY,
+        &format!("rm -rf {run} && mkdir -p {run}-2/leases && chmod -R 777 {run}-2 && ln -s {run}-2 {run}"),
+    )
+    .fine();
+    for user in [ALICE, ROOT] {
+        launch(user).refused("Not a directory");
+    }
+    by_hand(MALLORY, &format!("rm {run}")).fine();
+    launch(ALICE).fine();
+    // In a folder where everybody may rename everything, it could be replaced at any time.
+    set(0o777);
+    launch(ALICE).refused("choose another --run-dir");
+    set(0o1777);
+    launch(ALICE).fine();
+    assert_eq!(fs::metadata(&run).unwrap().uid(), ALICE);
+}
