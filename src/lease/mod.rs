@@ -21,6 +21,7 @@
 
 pub mod belief;
 pub mod claim;
+pub mod drift;
 pub mod folder;
 pub mod guardian;
 pub mod holder;

@@ -303,3 +303,32 @@ fn the_systems_journal_has_a_line_for_what_is_granted_refused_and_given_back() {
     assert!(lines[0].contains(&format!("16M on node 0; user={user} lease=")), "{lines:#?}");
     assert!(lines[2].contains("not enough cpus: 9999 wanted"), "{lines:#?}");
 }
+
+/// Where nothing holds them, threads may go anywhere; `status` says so.
+#[test]
+fn a_workload_that_has_moved_elsewhere_is_told_of_and_one_that_pins_its_threads_is_not() {
+    let all = allowed_cpus();
+    if all.len() < 2 || !super::installed("taskset") {
+        eprintln!("SKIPPED, NOT TESTED: one CPU only, or no taskset");
+        return;
+    }
+    for user in users() {
+        let stage = Stage::new();
+        let held = waiting(&stage, user, &["--cpus", "2", "--smt", "share", "--policy", "none"]);
+        let (pid, drift) = (held.child.id(), || status(&stage, user)["leases"][0]["drift"].clone());
+        let taskset = |cpus: &str| {
+            let mut taskset = Command::new("taskset");
+            Ended::fine(taskset.args(["--all-tasks", "--cpu-list", "--pid", cpus, &pid.to_string()]));
+        };
+        let first = held.cpus.split([',', '-']).next().unwrap().to_owned();
+        taskset(&first);
+        assert_eq!(drift(), serde_json::Value::Null);
+        held.end();
+        let held = waiting(&stage, user, &["--cpu-list", &first]);
+        let pid = held.child.id();
+        Ended::fine(Command::new("taskset").args(["--cpu-list", "--pid", &all.to_string(), &pid.to_string()]));
+        let said = Ended::fine(stage.numa_run(user).arg("status"));
+        assert!(said.contains(&format!("has drifted: its thread {pid} may run on {all}, and {first}")), "{said}");
+        held.end();
+    }
+}
