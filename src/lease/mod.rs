@@ -23,6 +23,7 @@
 pub mod belief;
 pub mod bell;
 pub mod claim;
+pub mod drift;
 pub mod folder;
 pub mod guardian;
 pub mod holder;

@@ -1,6 +1,7 @@
 //! What launches hold, for people and for scripts.
 
 use super::{printable, table, text as lines};
+use crate::lease::drift::drift;
 use crate::lease::{Entry, Held, Lease, Ledger, Life};
 use crate::request::{Mib, PageSize};
 use serde_json::{Value, json};
@@ -19,7 +20,9 @@ pub fn text(ledger: &Ledger, entries: &[Entry]) -> String {
     let stuck = entries.iter().filter_map(|entry| Some((&entry.id, entry.lease.as_ref().ok()?.stuck.as_ref()?)));
     let reasons = stuck
         .map(|(id, reason)| format!("lease {id} is stuck: {}; `numa-run gc` tries again\n", reason.replace('\n', " ")));
-    lines(&table) + &printable(&reasons.collect::<String>())
+    let drifts = entries.iter().filter_map(|entry| Some((&entry.id, drift(entry)?)));
+    let drifts = drifts.map(|(id, drift)| format!("lease {id} has drifted: {drift}\n"));
+    lines(&table) + &printable(&reasons.chain(drifts).collect::<String>())
 }
 
 fn row(entry: &Entry) -> Vec<String> {
@@ -79,7 +82,7 @@ fn one(entry: &Entry) -> Value {
             json!({
                 "lease": entry.id, "user": entry.user, "state": state(lease, entry.life), "name": header.name,
                 "pid": header.owner.pid, "since": header.since, "command": header.command,
-                "stuck": lease.stuck, "group": header.group, "parent": header.parent, "held": header.held,
+                "stuck": lease.stuck, "drift": drift(entry), "group": header.group, "parent": header.parent, "held": header.held,
                 "to_undo": lease.journal.iter().map(ToString::to_string).collect::<Vec<_>>(),
             })
         }

@@ -330,3 +330,32 @@ fn ranks_that_ask_for_nothing_divide_the_lease_that_they_are_started_in() {
         assert_eq!(Ended::fine(free.args(["--", "sh", "-c", SAY])).trim(), "");
     }
 }
+
+/// Where nothing holds them, threads may go anywhere; `status` says so.
+#[test]
+fn a_workload_that_has_moved_elsewhere_is_told_of_and_one_that_pins_its_threads_is_not() {
+    let all = allowed_cpus();
+    if all.len() < 2 || !super::installed("taskset") {
+        eprintln!("SKIPPED, NOT TESTED: one CPU only, or no taskset");
+        return;
+    }
+    for user in users() {
+        let stage = Stage::new();
+        let held = waiting(&stage, user, &["--cpus", "2", "--smt", "share", "--policy", "none"]);
+        let (pid, drift) = (held.child.id(), || status(&stage, user)["leases"][0]["drift"].clone());
+        let taskset = |cpus: &str| {
+            let mut taskset = Command::new("taskset");
+            Ended::fine(taskset.args(["--all-tasks", "--cpu-list", "--pid", cpus, &pid.to_string()]));
+        };
+        let first = held.cpus.split([',', '-']).next().unwrap().to_owned();
+        taskset(&first);
+        assert_eq!(drift(), serde_json::Value::Null);
+        held.end();
+        let held = waiting(&stage, user, &["--cpu-list", &first]);
+        let pid = held.child.id();
+        Ended::fine(Command::new("taskset").args(["--cpu-list", "--pid", &all.to_string(), &pid.to_string()]));
+        let said = Ended::fine(stage.numa_run(user).arg("status"));
+        assert!(said.contains(&format!("has drifted: its thread {pid} may run on {all}, and {first}")), "{said}");
+        held.end();
+    }
+}

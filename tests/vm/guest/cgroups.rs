@@ -357,6 +357,10 @@ fn a_launch_writes_to_no_group_but_its_own() {
     assert!(changed.iter().all(own), "{changed:?}");
     assert_eq!(first.affinity(), "5");
     assert_eq!(read(group.join("cpuset.cpus").to_str().unwrap()), "4-5");
+    // What others do to it is said; that it has pinned itself to a part of it is not.
+    assert_eq!(only_lease()["drift"], serde_json::Value::Null);
+    fs::write(group.join("cpuset.cpus"), "4-6").unwrap();
+    assert_eq!(only_lease()["drift"], "its cpuset was changed to 4-6, and 4-5 was granted");
     drop(first);
     gc();
 }
