@@ -35,8 +35,15 @@ impl Scene {
     }
 
     fn lease_file(&self) -> PathBuf {
+        self.only("lease")
+    }
+
+    /// The only file of this kind among the leases.
+    fn only(&self, kind: &str) -> PathBuf {
         let files = fs::read_dir(self.stage.path("run-Same/leases")).unwrap().flatten().map(|file| file.path());
-        files.into_iter().find(|file| file.extension().is_some_and(|kind| kind == "lease")).unwrap()
+        let found: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|other| other == kind)).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
     }
 
     fn states(&self) -> Vec<String> {
@@ -153,7 +160,7 @@ fn a_launch_waits_for_what_is_just_being_undone() {
 fn a_lock_that_was_removed_by_hand_keeps_no_lease() {
     let scene = Scene::new();
     scene.leave_a_dead_launch(&[]);
-    fs::remove_file(scene.lease_file().with_extension("lock")).unwrap();
+    fs::remove_file(scene.only("lock")).unwrap();
     assert_eq!(scene.run(&["gc"]).code, Some(0));
     assert!(scene.is_as_before());
 }

@@ -31,16 +31,22 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// All that a launch may change here: the ledger, the groups with their CPUs, the pages.
+/// All that a launch may change here: the ledger, the groups with their CPUs,
+/// the pages. One lease is left out, with its lock and its group.
 fn host(but: &str) -> BTreeMap<String, String> {
     let mut host = BTreeMap::new();
     for file in fs::read_dir(LEASES).unwrap().flatten() {
         host.insert(file.path().display().to_string(), fs::read_to_string(file.path()).unwrap());
     }
-    host.retain(|path, _| but.is_empty() || !path.contains(but));
     groups(Path::new("/sys/fs/cgroup"), &mut host);
     for file in [PAGES, HELD] {
         host.insert(file.to_owned(), read(file));
+    }
+    if !but.is_empty() {
+        // A lock is not called like its lease, which says how.
+        let lease = host.get(&format!("{LEASES}/{but}.lease")).cloned().unwrap_or_default();
+        let lock = lease.split("\"lock_file\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(but);
+        host.retain(|path, _| !path.contains(but) && !path.contains(lock));
     }
     host
 }

@@ -131,9 +131,9 @@ fn groups() -> BTreeSet<PathBuf> {
     groups
 }
 
-/// Groups of ours: what systemd does with its own meanwhile is not our doing.
+/// Groups of leases: the one that they are in stays, and what systemd does with its own is not our doing.
 fn our_groups() -> BTreeSet<PathBuf> {
-    let ours = |group: &PathBuf| group.components().any(|part| part.as_os_str().to_string_lossy().contains("numa-run"));
+    let ours = |group: &PathBuf| group.to_string_lossy().contains("numa-run") && !group.ends_with("cgroup/numa-run");
     groups().into_iter().filter(ours).collect()
 }
 
