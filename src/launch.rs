@@ -1,6 +1,7 @@
 //! The line itself: observe, place, apply, exec.
 
 mod placing;
+mod ranks;
 mod signals;
 mod standby;
 mod supervise;
@@ -21,6 +22,7 @@ use crate::topology::gpu;
 use crate::{consult, fault, host, report};
 use anyhow::{Context, bail};
 use placing::Place;
+use ranks::Rank;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -50,6 +52,9 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
+        if arguments.source.topology.is_none() {
+            observed.look_at_groups(&request);
+        }
         let plan = consult::plan(&request, &mut observed)?;
         let plan = told(arguments, &request, &observed, plan)?;
         let lease = lease::ledger::new_id(Path::new("/"));
@@ -57,6 +62,10 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
             .context("cannot write the steps");
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
+    let rank = Rank::of(|name| std::env::var(name).ok()).filter(|_| !request.holds());
+    let part = rank.map(|rank| ranks::part(rank, &request, &observed, &ledger)).transpose()?.flatten();
+    let (request, part) = part.map_or((request, None), |(request, part)| (request, Some(part)));
+    observed.part = part;
     let place = match request.holds() || arguments.lease.name.is_some() {
         true => {
             if !arguments.source.quiet {

@@ -110,6 +110,20 @@ fn from_big(shares: &[Vec<BigRational>]) -> Vec<Vec<Fraction>> {
     shares.iter().map(|row| row.iter().map(small).collect()).collect()
 }
 
+/// The same with amounts of many units that have nothing in common.
+fn awkward(mut problem: Problem<'static>, mut seed: u64) -> Problem<'static> {
+    let mut odd = |units: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        units * 99_991 + (seed >> 33) % 1000
+    };
+    for resource in problem.resources.iter_mut().filter(|resource| resource.kind.is_amount()) {
+        resource.free.iter_mut().filter(|free| **free > 0).for_each(|free| *free = odd(*free));
+        resource.total.iter_mut().for_each(|total| *total = (*total + 1) * 99_991);
+        resource.units = odd(resource.units).min(total(&resource.free));
+    }
+    problem
+}
+
 /// So many cases a property, or as many as `PROPTEST_CASES` says.
 fn cases(usually: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
@@ -130,9 +144,20 @@ proptest! {
     fn the_preference_of_devices_comes_before_stranding(problem in problem(4, 3), seed in 0u64..1000) {
         let rate = |counts: &[Vec<u64>]| {
             let all = counts.iter().flatten().fold(seed, |sum, count| (sum * 31 + count) % 1009);
-            (all % 4) as i64
+            Some(vec![(all % 2) as i64, (all % 3) as i64 - 1])
         };
         assert_best(&Problem { preference: Some(Preference(&rate)), ..problem });
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// Numbers that do not fit the coarse ones that limits are in.
+    #[test]
+    fn no_placement_of_awkward_numbers_is_better(problem in problem(5, 4), seed in any::<u64>()) {
+        let problem = awkward(problem, seed);
+        assert_best(&problem);
     }
 }
 

@@ -3,11 +3,14 @@
 //!
 //! Reading order: `order` says which of two placements is better, for anybody
 //! and slowly; `cover` finds the sets of nodes that can hold a request;
-//! `scaled` makes whole numbers of shares, so that comparisons are exact;
-//! `span` is one such set prepared, `follow` places amounts beside what is
-//! counted, `found` is what is placed, `limits` and `bound` say what a half-made
-//! placement can come to, `search` finds the best one on a span, `seed` guesses
-//! a good one first; `solve` walks the spans; `round` makes units of shares; `refusal` says why not;
+//! `scaled` makes whole numbers of shares, so that comparisons are exact, and
+//! `coarse` smaller ones of them, for bounds; `span` is one such set prepared,
+//! `follow` places amounts beside what is counted, `found` is what is placed,
+//! `tail` compares it to the end. `limits`, `bound` and `trail`, with `certain`,
+//! `followed` and `taking`, say what a half-made placement can come to,
+//! `search` finds the best one on a span, `table` where the CPUs are placed
+//! again and again, `seed` guesses a good one first; `solve` walks the spans;
+//! `round` makes units of shares; `refusal` says why not;
 //! `reshape` is for callers who lay down where on a span units are.
 //!
 //! Where the rules leave something open, this holds:
@@ -31,8 +34,11 @@
 //!   shares before rounding.
 
 mod bound;
+mod certain;
+mod coarse;
 mod cover;
 mod follow;
+mod followed;
 mod found;
 mod limits;
 mod order;
@@ -44,6 +50,10 @@ mod search;
 mod seed;
 mod solve;
 mod span;
+mod table;
+mod tail;
+mod taking;
+mod trail;
 
 pub use order::{Placed, Score, score, whole};
 pub use refusal::{Refused, Why};
@@ -71,10 +81,15 @@ pub struct Problem<'a> {
     pub preference: Option<Preference<'a>>,
 }
 
-/// Rates units by resource and node, in the problem's order; higher is better.
-/// Amounts are zero there.
+/// Rates units by resource and node, in the problem's order. Amounts are zero
+/// there. None: it is not worth the time to find out; the placement that is
+/// found then is not proven to be the best.
 #[derive(Clone, Copy)]
-pub struct Preference<'a>(pub &'a dyn Fn(&[Vec<u64>]) -> i64);
+pub struct Preference<'a>(pub &'a dyn Fn(&[Vec<u64>]) -> Option<Rating>);
+
+/// What makes one choice of devices better than another, the most important
+/// first; more is better.
+pub type Rating = Vec<i64>;
 
 /// What kind of thing a resource is, in the order in which the lowest ids are given out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,8 @@ use crate::assume::Holdings;
 use crate::cli::LaunchArgs;
 use crate::consult::Consultation;
 use crate::lease::belief;
-use crate::lease::queue::{Ticket, pause};
+use crate::lease::bell::Bell;
+use crate::lease::queue::Ticket;
 use crate::lease::recover::{self, Effort, Recovered};
 use crate::lease::{Lease, Ledger, Locked, nest};
 use crate::observe::Observed;
@@ -54,6 +55,7 @@ pub fn place<'a>(
     };
     let end = Instant::now() + limit;
     let ticket = Ticket::take(ledger)?;
+    let bell = Bell::of(&ledger.leases());
     let mut in_time = ticket.wait_for_turn(end);
     loop {
         let place = advised(arguments, request, observed, ledger, &mut consultation)?;
@@ -61,7 +63,7 @@ pub fn place<'a>(
             return Ok(place);
         }
         drop(place);
-        in_time = pause(end);
+        in_time = bell.wait(end);
     }
 }
 
@@ -125,7 +127,7 @@ fn now<'a>(
     recovered.disbelieve(|lease| !belief::is_possible(lease, &observed.machine));
     recovered.remarks.iter().for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     let parent = nest::parent(ledger, &recovered.live);
-    observed.surroundings.inside = parent.map(Lease::holdings);
+    observed.surroundings.inside = observed.part.clone().or_else(|| parent.map(Lease::holdings));
     observed.holdings = parent.map_or_else(|| recovered.holdings(), |parent| within(parent, &recovered));
     let parent = parent.map(|parent| parent.header.lease.clone());
     let again = before.as_ref().and_then(|before| as_before(request, observed, before));

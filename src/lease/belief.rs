@@ -149,7 +149,7 @@ mod tests {
     fn dead(user: u32, header: Header) -> Entry {
         let owner = Identity { boot: "now".into(), ..Identity::default() };
         let lease = Lease { user, header: Header { owner, ..header }, ..Lease::default() };
-        Entry { id: "a1".into(), user, life: Life::Dead, lease: Ok(lease), damage: None }
+        Entry { id: "a1".into(), user, life: Life::Dead, lease: Ok(lease), damage: None, group: None }
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Claim {
     pub fn take(locked: &Locked<'_>, lease: Lease) -> io::Result<Claim> {
         let ledger = locked.ledger();
         let mut log = Log::open(&ledger.file(&lease.header.lease, "lease"))?;
-        let lock = lock(&ledger.file(&lease.header.lease, "lock"), &lease, &mut log)?;
+        let lock = lock(&ledger.lock_path(&lease.header), &lease, &mut log)?;
         fault::point("claim.locked");
         if !lease.ending {
             log.note(&Event::Ending)?;

@@ -5,24 +5,28 @@
 
 use super::belief::Budget;
 use super::folder::{self, whatever_the_umask};
-use super::holder::holder;
 use super::journal::{take_back, undone};
 use super::life::{self, Life, Signs};
 use super::log::Log;
+use super::patience::patiently;
 use super::record::{self, Damage};
 use super::{Header, Held, Lease, identity};
 use crate::fault;
 use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 use nix::unistd::geteuid;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// How the names of locks end.
+const LOCK: &str = ".lock";
 
 /// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +87,8 @@ pub struct Entry {
     pub lease: Result<Lease, Damage>,
     /// Why its file is not believed, where the lease is what its cgroup still tells.
     pub damage: Option<Damage>,
+    /// The cgroup of a damaged lease, if it has one.
+    pub group: Option<PathBuf>,
     /// What the file is called.
     pub id: String,
     /// Whose file it is.
@@ -121,6 +127,13 @@ impl Ledger {
     /// A file of a lease.
     pub fn file(&self, id: &str, kind: &str) -> PathBuf {
         self.leases().join(format!("{id}.{kind}"))
+    }
+
+    /// The lock of a lease.
+    pub fn lock_path(&self, header: &Header) -> PathBuf {
+        let plain = |name: &&str| record::is_id(name) && name.ends_with(LOCK);
+        let named = header.lock_file.as_deref().filter(plain);
+        named.map_or_else(|| self.leases().join(format!("{}{LOCK}", header.lease)), |name| self.leases().join(name))
     }
 
     /// Locks it, making it where it is not there.
@@ -166,19 +179,19 @@ impl Ledger {
     fn entry(&self, signs: &Signs, budget: &mut Budget, id: String) -> Option<Entry> {
         let (text, user) = text(&self.file(&id, "lease"), budget)?;
         let read = text.and_then(|text| record::read(&text, &id, user));
-        let (lease, damage) = match read {
-            Ok(lease) => (Ok(lease), None),
-            Err(damage) => match signs.rebuilt(&id, user) {
-                Some(lease) => (Ok(lease), Some(damage)),
-                None => (Err(damage), None),
-            },
+        // A group that is called as only our launches call theirs.
+        let group = read.as_ref().err().filter(|_| is_made_id(&id)).and_then(|_| signs.group_of(&id, user));
+        let rebuilt = group.as_ref().and_then(|group| signs.rebuilt(group, &id, user));
+        let (lease, damage) = match (read, rebuilt) {
+            (Err(damage), Some(lease)) => (Ok(lease), Some(damage)),
+            (read, _) => (read, None),
         };
         let life = match &lease {
             Ok(_) if damage.is_some() => Life::Alive,
-            Ok(lease) => signs.life(lease, &self.file(&id, "lock")),
+            Ok(lease) => signs.life(lease, &self.lock_path(&lease.header)),
             Err(_) => Life::Dead,
         };
-        Some(Entry { lease, damage, id, user, life })
+        Some(Entry { lease, damage, group, id, user, life })
     }
 
     /// The folder of those who wait.
@@ -195,28 +208,6 @@ impl Ledger {
     /// It could not be written.
     pub fn note(&self, id: &str, event: &record::Event) -> io::Result<()> {
         Log::open(&self.file(id, "lease"))?.note(event)
-    }
-}
-
-fn patiently(mut file: File, path: &Path, limit: Duration) -> Result<Flock<File>, LedgerError> {
-    let begun = Instant::now();
-    let mut pause = Duration::from_micros(200);
-    loop {
-        let errno;
-        (file, errno) = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
-            Err(refused) => refused,
-        };
-        if errno != Errno::EWOULDBLOCK && errno != Errno::EINTR {
-            return Err(LedgerError::File { path: path.to_owned(), source: errno.into() });
-        }
-        if begun.elapsed() >= limit {
-            let holder =
-                holder(Path::new("/"), &file).unwrap_or_else(|| "a process that cannot be seen from here".into());
-            return Err(LedgerError::Locked { path: path.to_owned(), waited: limit, holder });
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(10));
     }
 }
 
@@ -274,7 +265,11 @@ impl Locked<'_> {
     /// It cannot be written; nothing of it is left.
     pub fn publish(&self, header: Header, request: &str) -> Result<Own, LedgerError> {
         let (id, held) = (header.lease.clone(), header.held.clone());
-        let (lock_path, file) = (self.ledger.file(&id, "lock"), self.ledger.file(&id, "lease"));
+        // By the lock's name nobody can tell how the lease will be called, and be
+        // there before it: in this folder, only its owner removes a file.
+        let lock_file = Some(format!("{:016x}{LOCK}", random()));
+        let header = Header { lock_file, ..header };
+        let (lock_path, file) = (self.ledger.lock_path(&header), self.ledger.file(&id, "lease"));
         let lock = new_lock(&lock_path).map_err(|source| LedgerError::File { path: lock_path.clone(), source })?;
         let written = lock.metadata().and_then(|about| {
             let header = Header { lock: about.ino(), version: super::VERSION, ..header };
@@ -303,8 +298,11 @@ impl Locked<'_> {
     }
 
     /// Takes a dead lease out. Somebody else's stays his to remove; it holds nothing any more.
-    pub fn remove(&self, id: &str) -> io::Result<()> {
-        remove(&self.ledger.file(id, "lease"), &self.ledger.file(id, "lock"))
+    pub fn remove(&self, lease: &Lease) -> io::Result<()> {
+        let lock = self.ledger.lock_path(&lease.header);
+        // Any user's lease can name any lock.
+        let its = fs::symlink_metadata(&lock).is_ok_and(|about| about.uid() == lease.user);
+        remove(&self.ledger.file(&lease.header.lease, "lease"), its.then_some(&lock))
     }
 
     /// Puts what is no lease aside, where it is not looked at again.
@@ -312,19 +310,16 @@ impl Locked<'_> {
         let aside = self.ledger.file(id, "damaged");
         fs::rename(self.ledger.file(id, "lease"), &aside)?;
         fault::point("lease.set-aside");
-        gone(fs::remove_file(self.ledger.file(id, "lock")))?;
         Ok(aside)
     }
 
-    /// Removes locks and half-written files of launches that were ended before they had a lease.
-    pub fn sweep(&self) {
+    /// Removes locks that are no lease's and half-written files, of launches
+    /// that were ended before they had a lease or after they had lost it.
+    pub fn sweep(&self, locks: &BTreeSet<PathBuf>) {
         let names = fs::read_dir(self.ledger.leases()).into_iter().flatten().flatten();
         for name in names.filter_map(|file| file.file_name().into_string().ok()) {
             let path = self.ledger.leases().join(&name);
-            let orphan = match name.strip_suffix(".lock") {
-                Some(id) => !self.ledger.file(id, "lease").exists(),
-                None => name.starts_with(".lease"),
-            };
+            let orphan = name.starts_with(".lease") || name.ends_with(LOCK) && !locks.contains(&path);
             if orphan && fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == geteuid().as_raw()) {
                 let _ = fs::remove_file(path);
                 fault::point("ledger.swept");
@@ -346,10 +341,10 @@ pub(super) fn new_lock(path: &Path) -> io::Result<File> {
 }
 
 /// A lease ends with the unlink of its file; a lock without one is swept.
-fn remove(lease: &Path, lock: &Path) -> io::Result<()> {
+fn remove(lease: &Path, lock: Option<&PathBuf>) -> io::Result<()> {
     gone(fs::remove_file(lease))?;
     fault::point("lease.removed");
-    gone(fs::remove_file(lock))?;
+    gone(lock.map_or(Ok(()), fs::remove_file))?;
     fault::point("lease.lock-removed");
     Ok(())
 }
@@ -391,7 +386,7 @@ impl Own {
     /// # Errors
     /// Its file is still there: it holds nothing any more once this process ends.
     pub fn release(self) -> io::Result<()> {
-        remove(&self.file, &self.lock_path)
+        remove(&self.file, Some(&self.lock_path))
     }
 }
 
@@ -411,7 +406,7 @@ impl Written {
             take_back(&lease.journal, &mut |undo| undone(undo, lock.as_fd(), &mut log, None), tell)
         });
         let removed = match taken {
-            Ok(Ok(())) => remove(&self.file, &self.lock_path),
+            Ok(Ok(())) => remove(&self.file, Some(&self.lock_path)),
             Ok(Err(_)) => Ok(()),
             Err(error) => return tell(format!("the lease {} cannot be read: {error}", self.file.display())),
         };
@@ -427,11 +422,15 @@ impl Written {
     }
 }
 
-/// A name that no live lease has: unique, and safe in paths.
+/// A name that no live lease has: unique, safe in paths, and not to be foreseen.
 pub fn new_id(root: &Path) -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let own = identity::Identity::own(root);
-    format!("{:x}-{:x}-{:06x}", own.pid, own.start, now.subsec_nanos() & 0xff_ffff)
+    format!("{:x}-{:x}-{:06x}", own.pid, own.start, random() & 0xff_ffff)
+}
+
+/// A number from the kernel, by way of what the standard library guards its tables with.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// Whether an id is one that [`new_id`] makes.

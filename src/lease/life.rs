@@ -43,9 +43,14 @@ impl Signs {
         Signs { root: root.to_owned(), boot: identity::boot(root), locks, groups: OnceCell::new() }
     }
 
-    /// What a lease holds whose file is damaged, if its cgroup still tells.
-    pub fn rebuilt(&self, id: &str, user: u32) -> Option<Lease> {
-        rebuild::lease(&self.root, self.groups.get_or_init(|| rebuild::groups(&self.root)), id, user)
+    /// The cgroup of a lease whose file is damaged.
+    pub fn group_of(&self, id: &str, user: u32) -> Option<PathBuf> {
+        rebuild::group(&self.root, self.groups.get_or_init(|| rebuild::groups(&self.root)), id, user)
+    }
+
+    /// What such a lease holds, if its cgroup still tells.
+    pub fn rebuilt(&self, group: &Path, id: &str, user: u32) -> Option<Lease> {
+        rebuild::lease(&self.root, group, id, user)
     }
 
     /// Whether a lease lives, whose lock is this file.

@@ -3,11 +3,12 @@
 //! Reading order: `identity` says which process is meant, `record` is the
 //! file's format, `belief` says how far another user's is believed, `life` judges
 //! whether a lease's workload still runs, `rebuild` what a damaged one holds,
-//! `ledger` is the folder (`folder` makes it safe) with its lock (`holder` has it),
-//! `journal` writes what undoes a step before the step is done (`log` appends it),
-//! `recover` puts right what a launch left that is no more, with `claim` where
-//! that may take its time, `watch` waits for its end, `guardian` is who does,
-//! `nest` finds the lease that we are in, `queue` is who waits for others.
+//! `ledger` is the folder (`folder` makes it safe) with its lock (`holder` has it,
+//! `patience` waits for it), `journal` writes what undoes a step before the step
+//! is done (`log` appends it), `recover` puts right what a launch left that is no
+//! more, with `claim` where that may take its time, `watch` waits for its end,
+//! `guardian` is who does, `nest` finds the lease that we are in, `queue` is who
+//! waits for others, and `bell` wakes them.
 //!
 //! What keeps this true whatever happens:
 //! - Free is derived, never stored: what no live lease holds.
@@ -20,6 +21,7 @@
 #![allow(clippy::disallowed_methods)] // The ledger is written here.
 
 pub mod belief;
+pub mod bell;
 pub mod claim;
 pub mod drift;
 pub mod folder;
@@ -31,6 +33,7 @@ pub mod ledger;
 pub mod life;
 pub mod log;
 pub mod nest;
+mod patience;
 pub mod queue;
 pub mod rebuild;
 pub mod record;
@@ -87,6 +90,8 @@ pub struct Header {
     pub owner: Identity,
     /// Inode of the lock.
     pub lock: u64,
+    /// What the lock's file is called; none: like the lease.
+    pub lock_file: Option<String>,
     /// What it holds.
     pub held: Held,
     /// Folder of its cgroup.

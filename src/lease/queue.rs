@@ -1,5 +1,6 @@
 //! Who waits for what others hold: tickets in a folder, served in the order of their names.
 
+use super::bell::Bell;
 use super::ledger::{LedgerError, new_lock};
 use super::life::Signs;
 use super::{Ledger, identity};
@@ -7,11 +8,7 @@ use nix::unistd::geteuid;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
-
-/// How often it is looked whether something has come free.
-const PAUSE: Duration = Duration::from_millis(25);
 
 /// A place in the queue, given up when dropped.
 #[derive(Debug)]
@@ -39,8 +36,9 @@ impl Ticket {
 
     /// Comes back when all who came before are served or gone; false when the time is over before.
     pub fn wait_for_turn(&self, end: Instant) -> bool {
+        let bell = Bell::of(self.path.parent().unwrap_or(Path::new("/")));
         while self.others_come_first() {
-            if !pause(end) {
+            if !bell.wait(end) {
                 return false;
             }
         }
@@ -69,13 +67,6 @@ fn counts(signs: &Signs, path: &Path) -> bool {
         let _ = fs::remove_file(path);
     }
     alive
-}
-
-/// Waits a little; false when the time is over.
-pub fn pause(end: Instant) -> bool {
-    let left = end.saturating_duration_since(Instant::now());
-    thread::sleep(PAUSE.min(left));
-    !left.is_zero()
 }
 
 impl Drop for Ticket {

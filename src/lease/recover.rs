@@ -1,20 +1,21 @@
 //! What launches left that are no more: their steps are undone, their leases taken out.
 
-use super::belief::Moment;
+use super::belief::{Moment, is_believed};
+use super::bell::Bell;
 use super::claim::Claim;
 use super::identity::uptime;
 use super::journal::take_back;
-use super::queue::pause;
 use super::record::Event;
 use super::{Entry, Lease, Ledger, LedgerError, Life, Locked};
 use crate::assume::Holdings;
 use crate::fault;
 use crate::host::audit::TARGET;
+use crate::host::cgroup;
 use crate::host::undo::undo;
 use crate::step::Undo;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What was found and done.
@@ -35,7 +36,8 @@ pub struct Recovered {
 impl Recovered {
     /// Leases whose workload has ended while somebody undoes what their launches did: soon nothing holds it.
     pub fn ending(&self) -> Vec<String> {
-        let ending = self.live.iter().filter(|lease| lease.ending && lease.stuck.is_none());
+        // Of another user's, that would be but a word to have us wait.
+        let ending = self.live.iter().filter(|lease| is_believed(lease.user) && lease.ending && lease.stuck.is_none());
         ending.map(|lease| lease.header.lease.clone()).collect()
     }
 
@@ -93,12 +95,12 @@ pub fn these<'a>(
     meant: &dyn Fn(&Entry) -> bool,
 ) -> Result<Settled<'a>, LedgerError> {
     let end = Instant::now() + LIMIT;
-    let mut round = Round { effort, discard, tried: BTreeSet::new(), remarks: Vec::new() };
+    let mut round = Round { effort, discard, tried: BTreeSet::new(), locks: BTreeSet::new(), remarks: Vec::new() };
     loop {
         let locked = ledger.lock(LOCK_LIMIT)?;
         let (mut recovered, claims) = round.look(&locked, meant)?;
         if claims.is_empty() {
-            locked.sweep();
+            locked.sweep(&round.locks);
             recovered.remarks.splice(..0, round.remarks);
             return Ok((locked, recovered));
         }
@@ -122,6 +124,8 @@ struct Round<'a> {
     discard: Option<&'a str>,
     /// Leases that were claimed before.
     tried: BTreeSet<String>,
+    /// Locks of all leases.
+    locks: BTreeSet<PathBuf>,
     remarks: Vec<String>,
 }
 
@@ -134,7 +138,10 @@ impl Round<'_> {
         let (mut recovered, mut claims) = (Recovered::default(), Vec::new());
         let (moment, now) = (Moment::now(Path::new("/")), uptime(Path::new("/")));
         let mut junk = Junk::default();
-        for entry in locked.ledger().entries()?.into_iter().filter(meant) {
+        let entries = locked.ledger().entries()?;
+        let leases = entries.iter().filter_map(|entry| entry.lease.as_ref().ok());
+        self.locks = leases.map(|lease| locked.ledger().lock_path(&lease.header)).collect();
+        for entry in entries.into_iter().filter(meant) {
             recovered.remarks.extend(rebuilt(&entry));
             match entry.lease {
                 Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
@@ -213,12 +220,12 @@ impl Junk {
 
 /// Waits until nobody undoes what these launches did, as long as one who undoes has time for it.
 pub fn wait_for(ledger: &Ledger, ending: &[String]) {
-    let end = Instant::now() + LIMIT;
+    let (bell, end) = (Bell::of(&ledger.leases()), Instant::now() + LIMIT);
     let goes_on = |id: &String| {
         let entry = ledger.look_up(id).filter(|entry| entry.life == Life::Alive);
         entry.is_some_and(|entry| entry.lease.is_ok_and(|lease| lease.stuck.is_none()))
     };
-    while ending.iter().any(goes_on) && pause(end) {}
+    while ending.iter().any(goes_on) && bell.wait(end) {}
 }
 
 /// Whether a lease is kept for a restart; its end is written down when it is first seen.
@@ -242,7 +249,7 @@ fn end(locked: &Locked<'_>, lease: Lease, recovered: &mut Recovered) {
         return;
     }
     if own || geteuid().is_root() {
-        if let Err(error) = locked.remove(&id) {
+        if let Err(error) = locked.remove(&lease) {
             tell(format!("cannot be removed: {error}"));
         }
         tracing::info!(target: TARGET, lease = %id, "released: {}", lease.header.held);
@@ -258,8 +265,15 @@ fn damaged(locked: &Locked<'_>, entry: &Entry, damage: &str) -> String {
     if entry.user != geteuid().as_raw() && !geteuid().is_root() {
         return format!("{damage}: it is user {}'s, and holds nothing", entry.user);
     }
+    let own = entry.user == geteuid().as_raw();
+    // Nothing else knows of it any more.
+    let group = entry.group.as_ref().filter(|_| own).map(|group| (group, cgroup::remove(group)));
+    let stays = match group {
+        Some((group, Err(error))) => format!("; its cgroup {} stays: {error}", group.display()),
+        _ => String::new(),
+    };
     match locked.set_aside(&entry.id) {
-        Ok(aside) => format!("{damage}: set aside as {}", aside.display()),
+        Ok(aside) => format!("{damage}: set aside as {}{stays}", aside.display()),
         Err(error) => format!("{damage}, and it cannot be set aside: {error}"),
     }
 }

@@ -24,11 +24,15 @@ pub fn until_dead(ledger: &Ledger, id: &str) -> io::Result<bool> {
     loop {
         let Some(entry) = ledger.look_up(id) else { return Ok(false) };
         let Ok(lease) = entry.lease else { return Ok(false) };
+        // Another user may have put one of his own in the place of one that is gone.
+        if lease.user != nix::unistd::geteuid().as_raw() {
+            return Ok(false);
+        }
         if entry.life == Life::Dead {
             return Ok(true);
         }
         // First the lock: as long as somebody has it, nothing else counts.
-        until_unlocked(&ledger.file(id, "lock"))?;
+        until_unlocked(&ledger.lock_path(&lease.header))?;
         fault::point("watch.unlocked");
         until_empty(&lease)?;
         until_gone(&lease)?;

@@ -3,13 +3,26 @@
 
 use num_rational::Ratio;
 use numa_run::hint::policy::Policy;
-use numa_run::hint::relative::{Kind, Problem, Resource};
+use numa_run::hint::relative::{Kind, Problem, Rating, Resource};
+use std::cmp::Reverse;
 
 pub type Fraction = Ratio<i128>;
 
 /// What the order compares; the smaller the better.
-pub type Key =
-    (usize, bool, Fraction, bool, Fraction, Fraction, Fraction, i64, Fraction, Fraction, Vec<u32>, Vec<Fraction>);
+pub type Key = (
+    usize,
+    bool,
+    Fraction,
+    bool,
+    Fraction,
+    Fraction,
+    Fraction,
+    Reverse<Rating>,
+    Fraction,
+    Fraction,
+    Vec<u32>,
+    Vec<Fraction>,
+);
 
 pub struct Best {
     pub key: Key,
@@ -102,7 +115,7 @@ pub fn key(problem: &Problem, x: &[Vec<Fraction>]) -> Key {
             }
         }
     }
-    let preference = problem.preference.map_or(0, |preference| {
+    let preference = problem.preference.map_or_else(Vec::new, |preference| {
         let counts: Vec<Vec<u64>> = (0..problem.resources.len())
             .map(|r| {
                 (0..nodes)
@@ -110,7 +123,7 @@ pub fn key(problem: &Problem, x: &[Vec<Fraction>]) -> Key {
                     .collect()
             })
             .collect();
-        (preference.0)(&counts)
+        (preference.0)(&counts).unwrap()
     });
     let low_ids = order.iter().flat_map(|&r| (0..nodes).map(move |n| (r, n))).map(|(r, n)| -x[r][n]).collect();
     (
@@ -121,7 +134,7 @@ pub fn key(problem: &Problem, x: &[Vec<Fraction>]) -> Key {
         mean(all_pairs),
         mean(to_amounts),
         mean(same),
-        -preference,
+        Reverse(preference),
         stranded,
         left,
         span.iter().map(|&n| problem.nodes[n]).collect(),

@@ -304,6 +304,33 @@ fn the_systems_journal_has_a_line_for_what_is_granted_refused_and_given_back() {
     assert!(lines[2].contains("not enough cpus: 9999 wanted"), "{lines:#?}");
 }
 
+#[test]
+fn ranks_that_ask_for_nothing_divide_the_lease_that_they_are_started_in() {
+    let all = cpus_for_two();
+    for user in users() {
+        let stage = Stage::new();
+        let rank = |number: usize| {
+            let say = "echo $NUMA_RUN_ALLOC_CPUS / $(grep Cpus_allowed_list /proc/self/status | cut -f2); sleep 0.3";
+            format!("LOCAL_RANK={number} LOCAL_WORLD_SIZE={all} {NUMA_RUN} --quiet -- sh -c '{say}' &")
+        };
+        let ranks: String = (0..all).map(rank).collect();
+        let ended = quick_script(&stage, user, &all.to_string(), &format!("{ranks} wait"));
+        let mut parts: Vec<&str> = ended.out.lines().collect();
+        parts.sort();
+        parts.dedup();
+        assert_eq!(parts.len(), all, "{ended:?}");
+        // One CPU each, and the kernel agrees.
+        let one = |line: &&str| {
+            line.split_once(" / ").is_some_and(|(told, kept)| told == kept && told.parse::<u32>().is_ok())
+        };
+        assert!(parts.iter().all(one), "{ended:?}");
+        // Outside of a lease a rank is a launch like any other, and holds nothing.
+        let mut free = stage.numa_run(user);
+        free.env("LOCAL_RANK", "0").env("LOCAL_WORLD_SIZE", "2");
+        assert_eq!(Ended::fine(free.args(["--", "sh", "-c", SAY])).trim(), "");
+    }
+}
+
 /// Where nothing holds them, threads may go anywhere; `status` says so.
 #[test]
 fn a_workload_that_has_moved_elsewhere_is_told_of_and_one_that_pins_its_threads_is_not() {

@@ -170,6 +170,51 @@ fn a_command_that_its_user_may_not_execute_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_fails_on_the_way_to_another_user_is_named_and_leaves_nothing_behind() {
+    if !root() || !installed("strace") {
+        return;
+    }
+    // Some of them fail when there is no way back to root.
+    for (call, options) in [
+        ("setgroups", &["--user", OTHER][..]),
+        ("setresgid", &["--user", OTHER]),
+        ("setresuid", &["--user", OTHER]),
+        ("capset", &["--user", OTHER]),
+        ("capset", &["--caps", "net_raw"]),
+        ("prctl", &["--user", OTHER, "--no-new-privs"]),
+    ] {
+        let stage = Stage::new();
+        let mut command = Command::new("strace");
+        stage.set_up(&mut command);
+        command.env("NUMA_RUN_RUN_DIR", stage.path("run")).args(["-qq", "-o", "/dev/null", "-e"]);
+        command.args([&format!("inject={call}:error=EPERM"), NUMA_RUN, "--cpus", "1"]).args(options);
+        let ended = Ended::of(command.args(["--", "echo", "ran"]));
+        assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{call}: {ended:?}");
+        assert!(ended.errors.contains(call) && ended.errors.contains("Operation not permitted"), "{call}: {ended:?}");
+        let left: Vec<_> = fs::read_dir(stage.path("run/leases")).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{call}: {left:?}");
+    }
+}
+
+#[test]
+fn a_supervised_command_of_another_user_ends_as_it_ends() {
+    if !root() {
+        return;
+    }
+    let stage = Stage::new();
+    let run = |command: &[&str]| {
+        let mut launch = stage.numa_run(User::Same);
+        let ended = Ended::of(launch.args(["--supervise", "--cpus", "1", "--user", OTHER, "--"]).args(command));
+        let left: Vec<_> = fs::read_dir(stage.path("run-Same/leases")).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{command:?}: {left:?}");
+        (ended.code, ended.out)
+    };
+    assert_eq!(run(&["sh", "-c", "id -u; exit 3"]), (Some(3), "65534\n".into()));
+    assert_eq!(run(&["/no/such/program"]), (Some(127), String::new()));
+    assert_eq!(run(&[stage.file("root-only", b"#!/bin/sh\n", 0o700).to_str().unwrap()]), (Some(126), String::new()));
+}
+
+#[test]
 fn the_lease_stays_roots_and_ends_with_the_workload() {
     if !root() {
         return;
@@ -254,6 +299,37 @@ fn the_workload_has_no_child_that_it_did_not_start() {
         // The first is cat itself.
         assert!(out.split_whitespace().count() <= 2 && out.ends_with("none\n"), "{out}");
     }
+}
+
+#[test]
+fn another_users_workload_has_the_callers_descriptors_and_of_ours_the_lock_alone() {
+    if !root() {
+        return;
+    }
+    let stage = Stage::new();
+    let run = |launcher: &[&str]| {
+        let mut command = Command::new("sh");
+        stage.set_up(&mut command);
+        command.env("NUMA_RUN_RUN_DIR", stage.path("run"));
+        let start = "exec 5</etc/passwd 7>/dev/null 2>&-; exec \"$@\"";
+        command.args(["-c", start, "sh"]).args(launcher).args(["sh", "-c", "ls -l /proc/$$/fd; true"]);
+        let ended = Ended::of(&mut command);
+        let name_and_place = |line: &str| {
+            let (rest, place) = line.split_once(" -> ")?;
+            // What a pipe is called differs from start to start.
+            let place = if place.starts_with("pipe:") { "pipe" } else { place };
+            Some(format!("{} {place}", rest.rsplit(' ').next()?))
+        };
+        ended.out.lines().filter_map(name_and_place).collect::<Vec<String>>()
+    };
+    let by_hand = run(&["setpriv", "--reuid", ORDINARY, "--regid", ORDINARY, "--clear-groups", "--"]);
+    let mut ours = run(&[NUMA_RUN, "--quiet", "--cpus", "1", "--user", OTHER, "--"]);
+    let lock = ours.iter().position(|line| line.starts_with("512 ") && line.ends_with(".lock")).expect("the lock");
+    ours.remove(lock);
+    // A closed one is closed or /dev/null, and no file of ours.
+    ours.retain(|line| line != "2 /dev/null");
+    assert_eq!(ours, by_hand);
+    assert!(ours.iter().any(|line| line == "5 /etc/passwd"), "{ours:?}");
 }
 
 #[test]

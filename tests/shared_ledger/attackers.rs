@@ -1,8 +1,11 @@
 //! What one user holds, and what another tries to do to it.
 
-use super::{ALICE, Ended, MALLORY, ROOT, Shared, all_cpus, stage_is_set};
+use super::{ALICE, Ended, Killed, MALLORY, ROOT, Shared, all_cpus, stage_is_set};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -35,17 +38,17 @@ fn another_users_lease_and_lock_are_not_to_be_opened_changed_or_removed() {
         let shared = Shared::new();
         let held = shared.holder(owner, &["--cpu-list", &all_cpus()]);
         let before = shared.names();
-        let id = &held.id;
+        let (id, lock) = (&held.id, &held.lock);
         for attack in [
-            format!("cat {id}.lock"),
-            format!("flock -n {id}.lock true"),
-            format!("flock -n -s {id}.lock true"),
+            format!("test -e {lock} && cat {lock}"),
+            format!("test -e {lock} && flock -n {lock} true"),
+            format!("test -e {lock} && flock -n -s {lock} true"),
             format!("rm -f {id}.lease"),
-            format!("rm -f {id}.lock"),
+            format!("rm -f {lock}"),
             format!("mv {id}.lease mine.lease"),
-            format!("echo > mine; mv -f mine {id}.lock; ! rm mine"),
+            format!("echo > mine; mv -f mine {lock}; ! rm mine"),
             format!("echo >> {id}.lease"),
-            format!("chmod 666 {id}.lock"),
+            format!("chmod 666 {lock}"),
             format!("cat < /proc/{}/fd/512", held.child.id()),
             "rm -rf ../leases; test ! -e ../leases".to_owned(),
             "mv ../leases ../mine".to_owned(),
@@ -71,11 +74,11 @@ fn what_is_no_lease_is_in_nobodys_way_and_is_said_once() {
     }
     let shared = Shared::new();
     let held = shared.holder(ALICE, &["--cpus", "1"]);
-    let id = &held.id;
+    let (id, lock) = (&held.id, &held.lock);
     let script = format!(
         "ln -s /etc/shadow a.lease; ln -s nowhere b.lease; mkfifo c.lease; mkdir d.lease; mkfifo a.lock; \
-         echo x > e.lease; chmod 000 e.lease; : > f.lease; ln {id}.lease g.lease; ln {id}.lock h.lock; \
-         ln -s {id}.lock i.lock; mkfifo .leasexyz; : > \"$(printf 'j\\033[2J.lease')\"; mkdir k.lock; : > .l.lease; true"
+         echo x > e.lease; chmod 000 e.lease; : > f.lease; ln {id}.lease g.lease; ln {lock} h.lock; \
+         ln -s {lock} i.lock; mkfifo .leasexyz; : > \"$(printf 'j\\033[2J.lease')\"; mkdir k.lock; : > .l.lease; true"
     );
     shared.by_hand(MALLORY, &script).fine();
     let begun = Instant::now();
@@ -90,7 +93,7 @@ fn what_is_no_lease_is_in_nobodys_way_and_is_said_once() {
     let again = shared.gc(ROOT).fine();
     assert_eq!(again.errors, "");
     assert!(!fs::read_to_string("/etc/shadow").unwrap().is_empty());
-    assert!(shared.names().contains(&format!("{id}.lease")) && shared.names().contains(&format!("{id}.lock")));
+    assert!(shared.names().contains(&format!("{id}.lease")) && shared.names().contains(lock));
 }
 
 #[test]
@@ -110,6 +113,44 @@ fn ten_thousand_files_of_one_user_hold_nobody_up() {
         assert!(begun.elapsed() < Duration::from_secs(5), "{user}: {:?}", begun.elapsed());
         assert!(ended.errors.lines().count() <= 5, "{ended:?}");
     }
+}
+
+/// Puts files of the attacker's where those of a launch in the making would go next.
+fn squat(leases: &Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut seen = BTreeSet::new();
+    while Instant::now() < end && leases.exists() {
+        for name in fs::read_dir(leases).into_iter().flatten().flatten().map(|file| file.file_name()) {
+            let name = name.to_string_lossy().into_owned();
+            let (from, to) = if name.ends_with(".lock") { (".lock", ".lease") } else { (".lease", ".lock") };
+            if name.ends_with(from) && seen.insert(name.clone()) {
+                let _ = fs::File::create_new(leases.join(name.replace(from, to)));
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_is_there_before_a_launch_that_is_being_made() {
+    const CHILD: &str = "NUMA_RUN_TEST_SQUATTED";
+    if let Some(leases) = std::env::var_os(CHILD) {
+        return squat(Path::new(&leases));
+    }
+    if !stage_is_set() {
+        return;
+    }
+    let shared = Shared::new();
+    let own = std::env::current_exe().unwrap();
+    let mut command = super::typed(MALLORY, own.to_str().unwrap());
+    command.args(["--exact", "attackers::nobody_is_there_before_a_launch_that_is_being_made"]);
+    let squatter = Killed(command.env(CHILD, shared.leases()).stdout(Stdio::null()).spawn().unwrap());
+    for _ in 0..40 {
+        shared.launch(ALICE, &["--cpus", "1"]).fine();
+    }
+    let squatted = |name: &String| fs::metadata(shared.file(name)).is_ok_and(|about| about.uid() == MALLORY);
+    assert!(shared.names().iter().any(squatted), "it was not tried");
+    drop(squatter);
+    shared.gc(ROOT).fine();
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn typed(user: u32, program: &str) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"NUMA_RUN_")) {
         command.env_remove(name);
     }
-    command.env("NUMA_RUN_CONFIG", "/dev/null").env_remove("XDG_RUNTIME_DIR");
+    command.env("NUMA_RUN_CONFIG", "/dev/null").env("NUMA_RUN_CGROUP", "never").env_remove("XDG_RUNTIME_DIR");
     command
 }
 
@@ -138,8 +138,10 @@ impl Shared {
         let child = command.spawn().unwrap();
         let is_new = |name: &String| name.ends_with(".lease") && !before.contains(name);
         let id = wait_for(|| self.names().into_iter().find(is_new)).replace(".lease", "");
-        wait_for(|| fs::read_to_string(self.file(&format!("{id}.lease"))).ok().filter(|text| text.contains("running")));
-        Holder { child, id }
+        let running = |text: &String| text.contains("running");
+        let text = wait_for(|| fs::read_to_string(self.file(&format!("{id}.lease"))).ok().filter(running));
+        let lock = record::read(&text, &id, user).unwrap().header.lock_file.unwrap();
+        Holder { child, id, lock }
     }
 
     fn gc(&self, user: u32) -> Ended {
@@ -203,6 +205,8 @@ impl Drop for Killed {
 struct Holder {
     child: Child,
     id: String,
+    /// What the lock of its lease is called.
+    lock: String,
 }
 
 impl Drop for Holder {

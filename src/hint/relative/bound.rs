@@ -1,72 +1,63 @@
 //! Whether something half-made may still win.
 
-use super::found::{Frame, distance};
+use super::found::{Frame, Head, distance};
 use super::limits::Level;
 use super::scaled::Number;
-use super::search::{Place, Search};
-use super::span::Base;
+use super::search::{Place, Search, Under};
 use std::cmp::{Ordering, Reverse};
 
 impl<N: Number> Search<'_, N> {
     /// Compares the best that can come of it with the best so far.
-    pub fn may_win(&self, place: &Place<N>, frame: &Frame<N>, level: &Level<N>, units: &[u64]) -> bool {
-        let Some(best) = self.best.as_ref().map(|best| &best.head) else { return true };
-        let rest = self.span.rows[place.row].share(place.rest);
-        let more = rest.clone().min(level.cap_after[place.node].clone());
-        let aligned = Reverse((place.aligned.clone() + more).min(level.ceiling.clone()));
-        let so_far = aligned.cmp(&best.aligned).then(place.uneven.cmp(&best.uneven));
-        if so_far != Ordering::Equal {
-            return so_far == Ordering::Less;
-        }
-        let further = self.limits.rest(place.row, place.node, rest, &level.cost, &level.by_cost);
-        let apart = level.floor.clone() + &place.far + further;
-        if apart > best.apart {
+    pub fn may_win(&self, place: &Place<N>, under: &mut Under<N>, units: &[u64]) -> bool {
+        let so_far = self.best.as_ref().map_or(Ordering::Less, |best| self.aligned(place, &under.level, &best.head));
+        if so_far == Ordering::Greater {
             return false;
         }
-        self.closely(place, frame, level, &units[..place.node], apart)
+        let node = place.node - 1;
+        self.budget.spend(under.trail.size() as u64);
+        under.trail.place(node, units[node], self.limits.share(place.row, units[node]));
+        // The last node takes what is left: that is one placement.
+        so_far == Ordering::Less || place.node + 1 == self.span.nodes.len() || self.is_near(place, under, units)
     }
 
-    /// The same, with what lies beside itself and what follows it; slower.
-    fn closely(&self, place: &Place<N>, frame: &Frame<N>, level: &Level<N>, units: &[u64], apart: N) -> bool {
-        let Some(best) = self.best.as_ref().map(|best| &best.head) else { return true };
-        let row = &self.span.rows[place.row];
-        let share: Vec<N> = units.iter().map(|&units| row.share(units)).collect();
-        let apart = apart.max(self.with_followers(place, level, &share));
-        if apart != best.apart {
-            return apart < best.apart;
+    /// The same, where as much can be aligned.
+    fn is_near(&self, place: &Place<N>, under: &mut Under<N>, units: &[u64]) -> bool {
+        let coarse = &self.limits.coarse;
+        let apart = under.trail.least(place.node).cmp(&self.apart.saturating_add(coarse.slack));
+        if apart != Ordering::Equal || !coarse.is_exact() {
+            return apart != Ordering::Greater;
         }
+        self.tie_may_win(place.row, under.frame, &units[..place.node])
+    }
+
+    /// The same, where resources are as far apart.
+    pub fn tie_may_win(&self, row: usize, frame: &Frame<N>, units: &[u64]) -> bool {
+        let Some(best) = self.best.as_ref().map(|best| &best.head) else { return true };
         if !self.ties_lose || !best.from_cpus.is_zero() && !self.is_pair() {
             return true;
         }
         let mut within = frame.within.clone();
-        if row.counted {
+        if self.span.rows[row].counted {
+            let share: Vec<N> = units.iter().map(|&units| self.span.rows[row].share(units)).collect();
             within += self.spread(&share, &share);
         }
-        for row in (place.row + 1..self.span.rows.len()).filter(|&row| self.span.rows[row].counted) {
-            within += self.limits.least_within(row);
+        for row in (row + 1..self.span.rows.len()).filter(|&row| self.span.rows[row].counted) {
+            // The numbers are exact here.
+            within += N::fit(self.limits.least_within(row).unsigned_abs());
         }
         within < best.within
+    }
+
+    /// Compares what can be aligned at best.
+    fn aligned(&self, place: &Place<N>, level: &Level<N>, best: &Head<N>) -> Ordering {
+        let more = self.span.rows[place.row].share(place.rest).min(level.cap_after[place.node].clone());
+        let aligned = Reverse((place.aligned.clone() + more).min(level.ceiling.clone()));
+        aligned.cmp(&best.aligned).then(place.uneven.cmp(&best.uneven))
     }
 
     /// CPUs and one amount: the distance between them is that between all resources.
     fn is_pair(&self) -> bool {
         self.scaled.ranked.len() == 2
-    }
-
-    /// The least distance between all resources when amounts follow this row.
-    fn with_followers(&self, place: &Place<N>, level: &Level<N>, share: &[N]) -> N {
-        let follows = matches!(self.span.base, Base::Cpus(row) if row == place.row);
-        if !follows || self.span.followers.is_empty() {
-            return N::zero();
-        }
-        let rest = self.span.rows[place.row].share(place.rest);
-        let mut sum = level.floor.clone() + self.limits.rest(place.row, place.node, rest, &level.bare, &level.by_bare);
-        share.iter().zip(&level.bare).for_each(|(share, cost)| sum += share.clone() * cost);
-        for follower in &self.span.followers {
-            let beside: Vec<N> = share.iter().zip(&follower.room).map(|(a, b)| a.min(b).clone()).collect();
-            sum += self.spread(share, &beside);
-        }
-        sum
     }
 
     /// The least distance between two shares of which the first nodes are known.
@@ -90,7 +81,7 @@ impl<N: Number> Search<'_, N> {
         }
         if !rest_b.is_zero() {
             sum += (0..nodes).map(|node| seen(a, node)).min().unwrap_or_else(N::zero) * &rest_b;
-            sum += rest_a * rest_b * &self.limits.nearest;
+            sum += rest_a * rest_b * &N::fit(self.limits.nearest.unsigned_abs());
         }
         sum
     }

@@ -8,11 +8,12 @@ use std::ops::ControlFlow;
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
+    doubts: Cell<bool>,
 }
 
 impl Budget {
     pub fn new(steps: u64) -> Self {
-        Budget { left: Cell::new(steps) }
+        Budget { left: Cell::new(steps), doubts: Cell::new(false) }
     }
 
     /// False when there is nothing left; then it stays so.
@@ -25,6 +26,16 @@ impl Budget {
         self.left.get() == 0
     }
 
+    /// Something was left undecided: what is found is not proven to be the best.
+    pub fn doubt(&self) {
+        self.doubts.set(true);
+    }
+
+    /// Everything was looked at.
+    pub fn is_proof(&self) -> bool {
+        !self.is_spent() && !self.doubts.get()
+    }
+
     /// Runs something that may use at most one part in so many; that it used up
     /// its part does not count as spent.
     pub fn lend<T>(&self, parts: u64, run: impl FnOnce(&Budget) -> T) -> T {
@@ -32,6 +43,7 @@ impl Budget {
         self.left.set(self.left.get() - part.left.get());
         let result = run(&part);
         self.left.set(self.left.get() + part.left.get());
+        self.doubts.set(self.doubts.get() || part.doubts.get());
         result
     }
 }

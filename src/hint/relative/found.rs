@@ -2,6 +2,7 @@
 
 use super::order::Tail;
 use super::scaled::{Number, Scaled};
+use super::tail::Common;
 use std::cmp::{Ordering, Reverse};
 
 /// The steps of the order that need no more than shares and distances.
@@ -72,23 +73,30 @@ pub(super) fn distance<N: Number>(a: &[N], b: &[N], distances: &[Vec<N>]) -> N {
 
 impl<N: Number> Found<N> {
     /// The rest of the order, which few placements need.
-    pub fn tail(&mut self, scaled: &Scaled<N>) -> &Tail {
-        self.tail.get_or_insert_with(|| {
-            let units = |resource: usize, node: usize| {
-                let rank = scaled.ranked.iter().position(|&at| at == resource);
-                let at = self.nodes.iter().position(|&other| other == node);
-                match (rank, at) {
-                    (Some(rank), Some(at)) => scaled.units(rank, &self.shares[rank][at]),
-                    _ => num_traits::Zero::zero(),
-                }
-            };
-            Tail::new(scaled.problem, &scaled.ranked, &self.nodes, units)
+    pub fn tail(&mut self, scaled: &Scaled<N>, common: &Common) -> &Tail {
+        self.tail.get_or_insert_with(|| match common.is_of(&self.nodes) {
+            true => common.tail(scaled, &self.shares),
+            false => Common::new(scaled, &self.nodes).tail(scaled, &self.shares),
         })
     }
 
-    /// Less when better.
-    pub fn compare(&mut self, other: &mut Found<N>, scaled: &Scaled<N>) -> Ordering {
+    /// Less when better; `common` is what this placement's nodes have in common.
+    pub fn compare<'a>(
+        &mut self,
+        other: &mut Found<N>,
+        scaled: &Scaled<N>,
+        common: impl Fn() -> &'a Common,
+    ) -> Ordering {
         let head = self.head.cmp(&other.head);
-        head.then_with(|| self.tail(scaled).cmp(other.tail(scaled))).then_with(|| other.shares.cmp(&self.shares))
+        let tail = |found: &mut Found<N>, other: &mut Found<N>| {
+            let common = common();
+            found.tail(scaled, common).cmp(other.tail(scaled, common)).then_with(|| other.shares.cmp(&found.shares))
+        };
+        head.then_with(|| tail(self, other))
+    }
+
+    /// True when it was compared, and no preference of devices said how good it is.
+    pub fn is_unrated(&self, scaled: &Scaled<N>) -> bool {
+        scaled.problem.preference.is_some() && self.tail.as_ref().is_some_and(|tail| tail.preference.0.is_none())
     }
 }

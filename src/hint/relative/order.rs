@@ -2,8 +2,9 @@
 //! exact fractions. Slow and plain; the search uses it where its own whole
 //! numbers leave a tie.
 
-use super::{Kind, Problem};
+use super::{Kind, Problem, Rating};
 use crate::hint::policy::Policy;
+use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 use std::cmp::Reverse;
@@ -38,8 +39,9 @@ pub struct Score {
 /// The steps that are rarely reached.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tail {
-    /// Rating of the per-node counts for preferred allocation.
-    pub preference: Reverse<i64>,
+    /// Rating of the per-node counts for preferred allocation; none where there
+    /// is none, or was no time for it.
+    pub preference: Reverse<Option<Rating>>,
     /// Free devices of classes that nobody asked for, as parts of all there are.
     pub stranded: BigRational,
     /// What stays free of what is asked for, as parts of what is allocatable.
@@ -80,13 +82,8 @@ fn even(problem: &Problem, placed: &Placed, ranked: &[usize], span: &[usize]) ->
 }
 
 impl Tail {
-    /// Rates a placement given by resource and node of the span.
-    pub(super) fn new(
-        problem: &Problem,
-        ranked: &[usize],
-        span: &[usize],
-        units: impl Fn(usize, usize) -> BigRational,
-    ) -> Self {
+    /// Rates a placement given by resource and node.
+    fn new(problem: &Problem, ranked: &[usize], span: &[usize], units: impl Fn(usize, usize) -> BigRational) -> Self {
         let left = |resource: usize, node: usize| {
             let row = &problem.resources[resource];
             let total = row.most(node);
@@ -94,7 +91,7 @@ impl Tail {
             if total == 0 { BigRational::zero() } else { part() }
         };
         Tail {
-            preference: Reverse(preference(problem, ranked, span, &units)),
+            preference: Reverse(rating(problem, ranked, span, |rank, at| units(ranked[rank], span[at]).to_integer())),
             stranded: stranded(problem, span),
             left: ranked.iter().flat_map(|&r| span.iter().map(move |&n| (r, n))).map(|(r, n)| left(r, n)).sum(),
             span: span.iter().map(|&node| problem.nodes[node]).collect(),
@@ -102,23 +99,25 @@ impl Tail {
     }
 }
 
-fn preference(
+/// How good counted units, by rank and node of the span, are for preferred allocation.
+pub(super) fn rating(
     problem: &Problem,
     ranked: &[usize],
     span: &[usize],
-    units: &impl Fn(usize, usize) -> BigRational,
-) -> i64 {
-    let Some(preference) = problem.preference else { return 0 };
+    units: impl Fn(usize, usize) -> BigInt,
+) -> Option<Rating> {
+    let preference = problem.preference?;
     let mut counts = vec![vec![0; problem.nodes.len()]; problem.resources.len()];
-    for &resource in ranked.iter().filter(|&&resource| !problem.resources[resource].kind.is_amount()) {
-        for &node in span {
-            counts[resource][node] = u64::try_from(units(resource, node).to_integer()).unwrap_or(u64::MAX);
+    for (rank, &resource) in ranked.iter().enumerate().filter(|(_, at)| !problem.resources[**at].kind.is_amount()) {
+        for (at, &node) in span.iter().enumerate() {
+            counts[resource][node] = u64::try_from(units(rank, at)).unwrap_or(u64::MAX);
         }
     }
     (preference.0)(&counts)
 }
 
-fn stranded(problem: &Problem, span: &[usize]) -> BigRational {
+/// Free devices that nobody asked for on a span, as parts of all there are.
+pub(super) fn stranded(problem: &Problem, span: &[usize]) -> BigRational {
     let part = |other: &super::Other| {
         let all = other.free.iter().fold(u128::from(other.elsewhere), |sum, &free| sum + u128::from(free));
         let here: u128 = span.iter().map(|&node| u128::from(other.free[node])).sum();

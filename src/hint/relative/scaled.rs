@@ -27,11 +27,11 @@ impl Number for i64 {
 }
 
 impl Number for i128 {
-    const COST: u64 = 3;
+    const COST: u64 = 2;
 }
 
 impl Number for BigInt {
-    const COST: u64 = 100;
+    const COST: u64 = 15;
 }
 
 /// A problem in such numbers. Resources are numbered by rank here.

@@ -6,9 +6,11 @@ use super::cover::Budget;
 use super::follow::follow;
 use super::found::{Found, Frame, Head, distance};
 use super::limits::{Level, Limits};
-use super::order::{Tail, fraction};
 use super::scaled::{Number, Scaled};
 use super::span::{Base, Row, Span};
+use super::table::Written;
+use super::tail::is_common;
+use super::trail::Trail;
 use std::cmp::{Ordering, Reverse};
 
 /// A search on one span.
@@ -25,6 +27,17 @@ pub(super) struct Search<'a, N> {
     pub indifferent: bool,
     /// Shares by rank of what is placed.
     pub shares: Vec<Vec<N>>,
+    /// How far apart the best so far is, coarse.
+    pub apart: i64,
+    /// All placements of the last row.
+    pub written: Written,
+}
+
+/// What is placed before a row, and what can come of it.
+pub(super) struct Under<'a, N> {
+    pub frame: &'a Frame<N>,
+    pub level: Level<N>,
+    pub trail: Trail<'a>,
 }
 
 /// Where a row is being placed: the nodes before `node` have theirs.
@@ -35,14 +48,13 @@ pub(super) struct Place<N> {
     pub rest: u64,
     /// What is aligned on the nodes before.
     pub aligned: N,
-    /// What lies there, times its cost.
-    pub far: N,
     pub uneven: bool,
 }
 
 impl<N: Number> Search<'_, N> {
     /// Looks at everything that may be better than the best so far.
     pub fn run(&mut self) {
+        self.apart = self.best.as_ref().map_or(0, |best| self.limits.coarse.apart(&best.head.apart));
         let frame = self.empty();
         self.row(0, &frame);
     }
@@ -61,7 +73,7 @@ impl<N: Number> Search<'_, N> {
     }
 
     /// The frame and one more row, with what follows when it was the last to follow.
-    fn with(&mut self, frame: &Frame<N>, row: usize, units: &[u64]) -> Frame<N> {
+    pub fn with(&mut self, frame: &Frame<N>, row: usize, units: &[u64]) -> Frame<N> {
         let mut frame = frame.clone();
         let at = &self.span.rows[row];
         let share = &mut self.shares[at.rank];
@@ -135,7 +147,7 @@ impl<N: Number> Search<'_, N> {
 
     /// The same search, for somebody who gives it back.
     pub fn again(&mut self) -> Search<'_, N> {
-        Search { best: &mut *self.best, shares: self.shares.clone(), ..*self }
+        Search { best: &mut *self.best, shares: self.shares.clone(), written: Written::Never, ..*self }
     }
 
     /// True when nothing on the span can be better than the best so far.
@@ -144,32 +156,26 @@ impl<N: Number> Search<'_, N> {
         let Some(best) = self.best.as_ref().map(|best| &best.head) else { return false };
         let ceiling = match self.span.rows.is_empty() {
             true => self.scaled.whole.clone(),
-            false => self.limits.level(self.span, 0, &empty, &self.scaled.whole).ceiling,
+            false => self.limits.level(0, 1..self.limits.parts.len(), &empty, &self.scaled.whole).ceiling,
         };
         let aligned = Reverse(ceiling).cmp(&best.aligned);
         let even = aligned.then((!self.span.reach).cmp(&best.uneven));
-        even.then_with(|| self.limits.least_apart().cmp(&best.apart)) == Ordering::Greater
+        let most = self.apart.saturating_add(self.limits.coarse.slack);
+        even.then_with(|| self.limits.least_apart().cmp(&most)) == Ordering::Greater
     }
 
     /// Finds out whether placements here can differ in what comes after the
     /// distances, but for the lowest ids, and how they compare to the best so far.
     pub fn weigh_ties(&mut self) {
-        let (scaled, nodes) = (self.scaled, &self.span.nodes);
-        let same = |rank: usize| {
-            let most = |node: &usize| scaled.resource(rank).most(*node);
-            nodes.iter().all(|node| most(node) == most(&nodes[0]))
-        };
+        let scaled = self.scaled;
         let known = matches!(self.span.base, Base::Share(_));
-        self.indifferent =
-            scaled.problem.preference.is_none() && !known && self.span.in_order() && (0..scaled.ranked.len()).all(same);
+        self.indifferent = scaled.problem.preference.is_none()
+            && !known
+            && self.span.in_order()
+            && is_common(scaled, &self.span.nodes);
         if let (true, Some(best)) = (self.indifferent, self.best.as_mut()) {
-            // What is left in total does not depend on where units are taken.
-            let units = |resource: usize, node: usize| match node == nodes[0] {
-                true => fraction(scaled.problem.resources[resource].units, 1),
-                false => num_traits::Zero::zero(),
-            };
-            let tail = Tail::new(scaled.problem, &scaled.ranked, nodes, units);
-            self.ties_lose = *best.tail(scaled) < tail;
+            let common = self.limits.common(scaled, self.span);
+            self.ties_lose = *best.tail(scaled, common) < common.any();
         }
     }
 
@@ -195,16 +201,16 @@ impl<N: Number> Search<'_, N> {
         for (row, units) in units.iter().enumerate() {
             frame = self.with(&frame, row, units);
         }
-        self.charge(self.span.size());
+        self.charge(self.span.size() / 4);
         self.take(&frame)
     }
 
-    /// Spends about so many operations.
-    fn charge(&self, operations: usize) -> bool {
+    /// Spends about so many operations on numbers of its type.
+    pub fn charge(&self, operations: usize) -> bool {
         self.budget.spend(operations as u64 * N::COST)
     }
 
-    fn row(&mut self, row: usize, frame: &Frame<N>) {
+    pub fn row(&mut self, row: usize, frame: &Frame<N>) {
         if row == self.span.rows.len() {
             let head = self.take(frame);
             let ties = |best: &Found<N>| best.head == head && best.nodes == self.span.nodes;
@@ -213,39 +219,50 @@ impl<N: Number> Search<'_, N> {
             return;
         }
         let parts = self.span.rows.len() + self.span.followers.len();
-        if !self.charge((parts + 16) * self.span.nodes.len() * 4) {
+        if !self.charge((parts + 4) * self.span.nodes.len()) {
             return;
         }
-        let level = self.limits.level(self.span, row, frame, &self.scaled.whole);
-        let mut units = vec![0; self.span.nodes.len()];
-        let rest = self.span.rows[row].units;
-        let start = Place { row, node: 0, rest, aligned: N::zero(), far: N::zero(), uneven: frame.uneven };
-        self.node(&start, frame, &level, &mut units);
+        if self.by_table(row, frame) {
+            return;
+        }
+        let (span, limits) = (self.span, self.limits);
+        let open =
+            (row + 1..span.rows.len()).chain(if row < span.known_after() { span.rows.len()..parts } else { 0..0 });
+        let level = limits.level(row, open, frame, &self.scaled.whole);
+        let beside =
+            (limits.coarse.apart(&frame.apart), frame.cost.iter().map(|cost| limits.coarse.share(cost)).collect());
+        let placed = |row: usize, node: usize, whole: i64| {
+            limits.coarse.share_of(&self.shares[span.rows[row].rank][node], whole)
+        };
+        let mut under = Under { frame, level, trail: Trail::new(span, limits, row, beside, placed) };
+        let mut units = vec![0; span.nodes.len()];
+        let rest = span.rows[row].units;
+        let start = Place { row, node: 0, rest, aligned: N::zero(), uneven: frame.uneven };
+        self.node(&start, &mut under, &mut units);
     }
 
-    fn node(&mut self, place: &Place<N>, frame: &Frame<N>, level: &Level<N>, units: &mut Vec<u64>) {
-        if place.node == self.span.nodes.len() {
-            let next = self.with(frame, place.row, units);
-            self.charge(self.span.size() / self.span.rows.len());
+    fn node(&mut self, place: &Place<N>, under: &mut Under<N>, units: &mut Vec<u64>) {
+        let nodes = self.span.nodes.len();
+        if place.node == nodes {
+            let next = self.with(under.frame, place.row, units);
+            self.charge(self.span.size() / self.span.rows.len() / 2);
             return self.row(place.row + 1, &next);
         }
         let row = &self.span.rows[place.row];
         for count in row.range(place.node, place.rest).rev() {
-            if !self.charge(3 * self.span.nodes.len() + 10) {
+            if !self.charge(4) {
                 return;
             }
             units[place.node] = count;
-            let share = row.share(count);
             let next = Place {
                 row: place.row,
                 node: place.node + 1,
                 rest: place.rest - count,
-                aligned: level.cap[place.node].clone().min(share.clone()) + &place.aligned,
-                far: share * &level.cost[place.node] + &place.far,
+                aligned: under.level.cap[place.node].clone().min(row.share(count)) + &place.aligned,
                 uneven: place.uneven || count == 0,
             };
-            if self.may_win(&next, frame, level, units) {
-                self.node(&next, frame, level, units);
+            if self.may_win(&next, under, units) {
+                self.node(&next, under, units);
             }
         }
     }
@@ -257,8 +274,14 @@ impl<N: Number> Search<'_, N> {
         if !worse {
             let (nodes, shares) = (self.span.nodes.clone(), self.shares.clone());
             let mut found = Found { head: head.clone(), nodes, shares, tail: None };
-            let better = |best: &mut Found<N>| found.compare(best, self.scaled) == Ordering::Less;
-            if self.best.as_mut().is_none_or(better) {
+            let common = || self.limits.common(self.scaled, self.span);
+            let better = |best: &mut Found<N>| found.compare(best, self.scaled, common) == Ordering::Less;
+            let better = self.best.as_mut().is_none_or(better);
+            if found.is_unrated(self.scaled) {
+                self.budget.doubt();
+            }
+            if better {
+                self.apart = self.limits.coarse.apart(&head.apart);
                 *self.best = Some(found);
             }
         }

@@ -10,6 +10,7 @@ use super::scaled::{Number, Scaled, parts, ratio};
 use super::search::Search;
 use super::seed::plant;
 use super::span::{Masks, Span, in_reach};
+use super::table::Written;
 use super::{Lacking, Problem, Solution};
 use crate::hint::policy::Policy;
 use num_bigint::BigInt;
@@ -103,7 +104,7 @@ fn best<N: Number>(problem: &Problem, ranked: Vec<usize>, whole: N) -> Solution 
     if walk.best.is_none() {
         walk.sets(&all, width, Masks::Any);
     }
-    let proven = least.1 && certain && !budget.is_spent();
+    let proven = least.1 && certain && budget.is_proof();
     let found = walk.best.unwrap_or_else(|| any(&scaled, &set));
     placed(&scaled, &found, (least.0, proven))
 }
@@ -187,12 +188,14 @@ impl<N: Number> Walk<'_, N> {
 
     fn search<'b>(&'b mut self, span: &'b Span<N>, limits: &'b Limits<N>, budget: &'b Budget) -> Search<'b, N> {
         Search {
+            apart: self.best.as_ref().map_or(0, |best| limits.coarse.apart(&best.head.apart)),
             scaled: self.scaled,
             span,
             limits,
             best: &mut self.best,
             budget,
             ties_lose: false,
+            written: Written::Never,
             indifferent: false,
             shares: vec![Vec::new(); self.scaled.ranked.len()],
         }

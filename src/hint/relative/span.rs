@@ -158,7 +158,7 @@ impl<N: Number> Row<N> {
     }
 
     /// No more ways than that to place it.
-    fn splits(&self) -> u64 {
+    pub fn splits(&self) -> u64 {
         let slack = self.units.saturating_sub(self.low.iter().fold(0, |sum: u64, low| sum.saturating_add(*low)));
         let ways = |(low, high): (&u64, &u64)| (high - low).min(slack).saturating_add(1);
         let mut ways: Vec<u64> = self.low.iter().zip(&self.high).map(ways).collect();
@@ -166,5 +166,27 @@ impl<N: Number> Row<N> {
         // The node with the most gets what is left.
         ways.pop();
         ways.into_iter().fold(1, u64::saturating_mul)
+    }
+
+    /// How many ways there are to place it; more are not counted than `most`.
+    pub fn ways(&self, most: u64) -> u64 {
+        let slack = self.units.saturating_sub(self.low.iter().fold(0, |sum: u64, low| sum.saturating_add(*low)));
+        if slack > most {
+            return most + 1;
+        }
+        // By units placed beyond the fewest, node after node.
+        let mut ways = vec![0_u64; slack as usize + 1];
+        ways[0] = 1;
+        for (low, high) in self.low.iter().zip(&self.high) {
+            let range = usize::try_from(high - low).unwrap_or(usize::MAX).min(slack as usize);
+            let mut sum = 0_u64;
+            let before = std::mem::replace(&mut ways, vec![0; slack as usize + 1]);
+            for (units, count) in ways.iter_mut().enumerate() {
+                sum += before[units];
+                sum -= if units > range { before[units - range - 1] } else { 0 };
+                *count = sum.min(most + 1);
+            }
+        }
+        ways[slack as usize]
     }
 }

@@ -14,3 +14,4 @@ mod machine;
 mod nodes;
 mod topo;
 mod units;
+mod users;
