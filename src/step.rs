@@ -172,6 +172,14 @@ pub fn steps(plan: &Plan, lease: &str, rights: Rights, exec: Exec) -> Vec<Step> 
 }
 
 impl Step {
+    /// As [`Undo::is_host_wide`] of what undoes it.
+    pub fn is_host_wide(&self) -> bool {
+        match self {
+            Step::Host(Change::Write { .. }) => true,
+            Step::Group(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } | Step::Rights(_) | Step::Exec(_) => false,
+        }
+    }
+
     /// A line for a shell that does the same, as far as common tools can.
     pub fn shell(&self) -> String {
         match self {

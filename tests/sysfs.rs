@@ -339,21 +339,28 @@ fn functions_say_how_many_virtual_functions_they_have_and_may_have() {
     for (name, files) in [
         (
             "0000:21:00.0",
-            &[("totalvfs", "7"), ("numvfs", "2"), ("offset", "128"), ("stride", "2"), ("vf_device", "10ca")][..],
+            &[
+                ("sriov_totalvfs", "7"),
+                ("virtfn0", ""),
+                ("virtfn1", ""),
+                ("sriov_offset", "128"),
+                ("sriov_stride", "2"),
+                ("sriov_vf_device", "10ca"),
+            ][..],
         ),
-        ("0000:22:00.0", &[("totalvfs", "0")]),
-        ("0000:23:00.0", &[("numvfs", "1")]),
+        ("0000:22:00.0", &[("sriov_totalvfs", "0")]),
+        ("0000:23:00.0", &[("sriov_numvfs", "1")]),
     ] {
         tree.pci("pci0000:20", name, "0x020000", 0, "0-3");
-        files.iter().for_each(|(file, text)| _ = tree.file(&format!("devices/pci0000:20/{name}/sriov_{file}"), text));
+        files.iter().for_each(|(file, text)| _ = tree.file(&format!("devices/pci0000:20/{name}/{file}"), text));
     }
     let mut machine = read(&tree);
     let sriov = Sriov { total: 7, made: 2, offset: 128, stride: 2, device: 0x10ca };
     let told = |machine: &Machine| machine.pci.iter().map(|function| function.sriov).collect::<Vec<_>>();
     assert_eq!(told(&machine), [Some(sriov), Some(Sriov::default()), None]);
-    tree.file("devices/pci0000:20/0000:21:00.0/sriov_numvfs", "0");
+    fs::remove_file(tree.root().join("sys/devices/pci0000:20/0000:21:00.0/virtfn1")).unwrap();
     sysfs::refresh_function(&mut machine.pci[0], tree.root());
-    assert_eq!(machine.pci[0].sriov, Some(Sriov { made: 0, ..sriov }));
+    assert_eq!(machine.pci[0].sriov, Some(Sriov { made: 1, ..sriov }));
 }
 
 #[test]

@@ -25,6 +25,8 @@ use crate::plan::Need;
 use crate::request::MemPolicy;
 use crate::step::{Change, Group, Step, Undo};
 use crate::topology::{CpuSet, NodeMask};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -96,14 +98,17 @@ impl StepError {
     }
 }
 
-/// What undoes a change that is about to be made; none where there is nothing to change.
+/// What undoes a change that is about to be made; none where there is nothing
+/// to change. A change that may block is looked at by a child, which keeps the
+/// lease's lock: to read a file may block as well.
 ///
 /// # Errors
 /// What is there now cannot be read: the change must not be made.
-pub fn undo_of(change: &Change) -> Result<Option<Undo>, StepError> {
-    match change {
+pub fn undo_of(change: &Change, lock: BorrowedFd<'_>) -> Result<Option<Undo>, StepError> {
+    let look = || match change {
         Change::Write { file, value } => file::undo_of(file, value),
-    }
+    };
+    change.limit().map_or_else(look, |limit| in_child(limit, lock, change, look))
 }
 
 /// Does a step that may come before exec. What undoes a change was written down
@@ -133,13 +138,22 @@ pub fn apply(
     }
 }
 
-/// Makes a change in a child that is given this long; the child keeps the lease's lock.
+/// Makes a change, in a child where it may block; the child keeps the lease's lock.
 ///
 /// # Errors
 /// As [`apply`], and where the child did not come to its end.
-pub fn make_within(limit: Duration, lock: BorrowedFd<'_>, change: &Change) -> Result<(), StepError> {
+pub fn change(change: &Change, lock: BorrowedFd<'_>) -> Result<(), StepError> {
+    change.limit().map_or_else(|| make(change), |limit| in_child(limit, lock, change, || make(change)))
+}
+
+fn in_child<T: Serialize + DeserializeOwned>(
+    limit: Duration,
+    lock: BorrowedFd<'_>,
+    change: &Change,
+    work: impl FnOnce() -> Result<T, StepError>,
+) -> Result<T, StepError> {
     let unfinished = |source| StepError::Unfinished { call: change.shell(), source };
-    let told = child::within(limit, lock, || make(change).map_err(child::Failure::from));
+    let told = child::within(limit, lock, || work().map_err(child::Failure::from));
     told.map_err(unfinished)?.map_err(|failure| {
         let (call, source) = failure.parts();
         StepError::Refused { call, source }

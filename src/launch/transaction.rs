@@ -106,9 +106,16 @@ struct Transaction<'a> {
 impl Transaction<'_> {
     fn all(&mut self, steps: &[Step]) -> Result<Infallible, StepError> {
         self.stand_by(steps)?;
+        // In the workload's group the guardian would be a part of it. What was
+        // taken over from the last launch of this name is to be undone too.
+        let of_a_group = |step: &&Step| matches!(step, Step::Group(_));
+        let follows = steps.iter().skip_while(|step| !of_a_group(step)).any(Step::is_host_wide);
+        if follows || self.journal.as_ref().is_some_and(Journal::is_host_wide) {
+            self.guard();
+        }
         for step in steps {
             match step {
-                Step::Host(change) => self.change(step, change)?,
+                Step::Host(change) => self.change(change)?,
                 Step::Group(group) => self.enter(step, group)?,
                 Step::Rights(_) | Step::Exec(_) => {
                     self.running()?;
@@ -150,28 +157,28 @@ impl Transaction<'_> {
         self.apply(step)
     }
 
-    /// What undoes a change is on disk before it is made. One that may block is
-    /// made by a child, after the ledger was given back.
-    fn change(&mut self, step: &Step, change: &Change) -> Result<(), StepError> {
-        let Some(undo) = host::undo_of(change)? else { return Ok(()) };
+    /// What undoes a change is on disk before it is made. Where it may block, the
+    /// ledger is given back before.
+    fn change(&mut self, change: &Change) -> Result<(), StepError> {
+        let no_lease = || StepError::Journal(io::Error::other("no lease was taken"));
         if change.limit().is_some() {
             self.unlock();
         }
-        let no_lease = || StepError::Journal(io::Error::other("no lease was taken"));
-        self.journal.as_mut().ok_or_else(no_lease)?.before(undo).map_err(StepError::Journal)?;
-        self.guard();
-        let lock = self.journal.as_ref().ok_or_else(no_lease)?.own().lock.as_fd();
-        match change.limit() {
-            None => self.apply(step),
-            Some(limit) => host::make_within(limit, lock, change),
+        let journal = self.journal.as_mut().ok_or_else(no_lease)?;
+        let Some(undo) = host::undo_of(change, journal.own().lock.as_fd())? else { return Ok(()) };
+        let host_wide = undo.is_host_wide();
+        journal.before(undo).map_err(StepError::Journal)?;
+        if host_wide {
+            self.guard();
         }
+        let journal = self.journal.as_ref().ok_or_else(no_lease)?;
+        host::change(change, journal.own().lock.as_fd())
     }
 
     /// Leaves somebody behind who undoes what others on this host feel. Without
     /// him it stays until the next launch, or `numa-run gc`.
     fn guard(&mut self) {
-        let needed = self.journal.as_ref().is_some_and(Journal::is_host_wide);
-        if !needed || self.guarded || self.manner.aftermath == Aftermath::Supervisor {
+        if self.guarded || self.manner.aftermath == Aftermath::Supervisor {
             return;
         }
         self.guarded = true;
@@ -188,8 +195,6 @@ impl Transaction<'_> {
         if std::mem::replace(&mut self.ready, true) {
             return Ok(());
         }
-        // What was taken over from the last launch of this name is to be undone too.
-        self.guard();
         if let Some(journal) = &mut self.journal {
             journal.running().and_then(|()| inherited(journal)).map_err(StepError::Journal)?;
         }

@@ -144,6 +144,8 @@ impl Round<'_> {
         for entry in entries.into_iter().filter(meant) {
             recovered.remarks.extend(rebuilt(&entry));
             match entry.lease {
+                // Who hangs in the kernel with it keeps it alive.
+                Ok(lease) if entry.life == Life::Alive && lease.stuck.is_some() => recovered.stuck.push(lease),
                 Ok(lease) if entry.life == Life::Alive => recovered.live.push(lease),
                 Ok(lease) if moment.is_left_alone(&lease) => {}
                 Ok(lease) if moment.is_unknown(&lease) => {

@@ -18,11 +18,11 @@ pub fn text(ledger: &Ledger, entries: &[Entry]) -> String {
         table.add_row(row(entry).iter().map(|cell| printable(cell).replace('\n', " ")));
     }
     let stuck = entries.iter().filter_map(|entry| Some((&entry.id, entry.lease.as_ref().ok()?.stuck.as_ref()?)));
-    let stuck = stuck.map(|(id, reason)| format!("lease {id} is stuck: {reason}; `numa-run gc` tries again"));
+    let reasons = stuck
+        .map(|(id, reason)| format!("lease {id} is stuck: {}; `numa-run gc` tries again\n", reason.replace('\n', " ")));
     let drifts = entries.iter().filter_map(|entry| Some((&entry.id, drift(entry)?)));
-    let drifts = drifts.map(|(id, drift)| format!("lease {id} has drifted: {drift}"));
-    let remarks = stuck.chain(drifts).map(|remark| remark.replace('\n', " ") + "\n");
-    lines(&table) + &printable(&remarks.collect::<String>())
+    let drifts = drifts.map(|(id, drift)| format!("lease {id} has drifted: {drift}\n"));
+    lines(&table) + &printable(&reasons.chain(drifts).collect::<String>())
 }
 
 fn row(entry: &Entry) -> Vec<String> {

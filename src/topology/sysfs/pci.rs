@@ -96,12 +96,19 @@ fn interfaces(tree: &Tree, folder: &str) -> Vec<String> {
     names
 }
 
+/// Counted, because to read `sriov_numvfs` is to wait for who changes it, which
+/// takes for ever where a device is not let go.
+fn virtual_functions(tree: &Tree, folder: &str) -> u16 {
+    let is_one = |name: &String| name.strip_prefix("virtfn").is_some_and(|number| number.parse::<u32>().is_ok());
+    tree.names(folder).iter().filter(|name| is_one(name)).count() as u16
+}
+
 /// Only functions with the capability have these files.
 fn sriov(tree: &Tree, folder: &str) -> Option<Sriov> {
     let number = |name: &str| tree.number(format!("{folder}/sriov_{name}"));
     Some(Sriov {
         total: number("totalvfs")?,
-        made: number("numvfs").unwrap_or(0),
+        made: virtual_functions(tree, folder),
         offset: number("offset").unwrap_or(0),
         stride: number("stride").unwrap_or(0),
         device: hex(tree, folder, "sriov_vf_device").unwrap_or(0) as u16,

@@ -5,9 +5,11 @@
 
 mod landing;
 mod sys;
+mod vfio;
 
 mod cgroups;
 mod cpus;
+mod crash;
 mod devices;
 mod launch;
 mod machine;
