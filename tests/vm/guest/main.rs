@@ -14,6 +14,7 @@ mod devices;
 mod launch;
 mod machine;
 mod nodes;
+mod races;
 mod topo;
 mod units;
 mod users;

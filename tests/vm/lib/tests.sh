@@ -13,7 +13,7 @@ kernel_is() {
   [ -z "$1" ] || [ "$(printf '%s\n' "$limit" "$(cat "$IMAGE/version")" | sort -V | head -n 1)" != "$limit" ]
 }
 TEST_LIMIT=60
-BOOT_LIMIT=${VM_BOOT_LIMIT:-240}
+BOOT_LIMIT=${VM_BOOT_LIMIT:-1500}
 
 # run_list LIST PROGRAMS FOLDER [NAME...]: the tests of a list, with their report. True when all passed and there was one.
 run_list() {
