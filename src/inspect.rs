@@ -20,6 +20,9 @@ pub fn plan(arguments: &PlanArgs) -> anyhow::Result<u8> {
     let request = arguments.request.request()?;
     let mut observed = observe::observe(&request, &arguments.source)?;
     observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
+    if arguments.source.topology.is_none() {
+        observed.look_at_groups(&request);
+    }
     let mut plan = consult::plan(&request, &mut observed)?;
     let facts = observed.facts();
     plan.remarks.extend(links_unknown(&request, &facts));

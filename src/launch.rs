@@ -52,6 +52,9 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
     let mut observed = observe::observe(&request, &arguments.source)?;
     if arguments.dry_run {
         observed.holdings = observed.holdings.plus(&observe::held(&arguments.source, &observed.machine)?);
+        if arguments.source.topology.is_none() {
+            observed.look_at_groups(&request);
+        }
         let plan = consult::plan(&request, &mut observed)?;
         let plan = told(arguments, &request, &observed, plan)?;
         let lease = lease::ledger::new_id(Path::new("/"));

@@ -88,6 +88,14 @@ impl Observed {
     pub fn look_again(&mut self, request: &Request) {
         refresh(request, &mut self.machine);
         uses(request, &mut self.machine, &self.config, Path::new("/")).into(&mut self.surroundings);
+        self.look_at_groups(request);
+    }
+
+    /// Reads which cgroups this process is in, if it is to get one. What launches
+    /// have left that are no more is to be put right before.
+    pub fn look_at_groups(&mut self, request: &Request) {
+        let wanted = request.cgroup != Cgroup::Never && request.holds();
+        self.surroundings.cgroups = wanted.then(|| Cgroups::read(Path::new("/"), &delegated));
     }
 }
 
@@ -265,8 +273,7 @@ fn surroundings(request: &Request, machine: &Machine, config: &Config) -> anyhow
         in_use: BTreeMap::new(),
         inside: None,
         no_vfs: BTreeMap::new(),
-        cgroups: (request.cgroup != Cgroup::Never && request.holds())
-            .then(|| Cgroups::read(Path::new("/"), &delegated)),
+        cgroups: None,
     })
 }
 

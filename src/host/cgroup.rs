@@ -6,6 +6,7 @@ use crate::fault;
 use crate::plan::Need;
 use crate::step::group::SUBTREE;
 use crate::step::{Group, Move, Set, Undo};
+use crate::topology::cgroup::TOOL;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -31,6 +32,14 @@ pub fn enter(group: &Group, journal: &mut dyn FnMut(Undo) -> io::Result<()>) -> 
         fault::point("group.moved");
     }
     Ok(())
+}
+
+/// Moves this process to where those that it starts for itself may stay. Where
+/// that fails, entering the group says why.
+pub fn step_aside(group: &Group) {
+    if let Some(aside) = group.aside() {
+        let _ = tool(&aside).and_then(|()| join(&aside));
+    }
 }
 
 fn undo_of(step: &Move) -> Option<Undo> {
@@ -156,6 +165,8 @@ pub fn keep_back(group: &Path, child: &Path) -> io::Result<Option<String>> {
     let pinned = Affinities::below(group);
     let written = put(&file, "-cpuset");
     pinned.put_back();
+    // Processes of ours may have waited there.
+    let _ = fs::remove_dir(group.join(TOOL));
     written.map(|()| None)
 }
 

@@ -105,12 +105,18 @@ struct Transaction<'a> {
 
 impl Transaction<'_> {
     fn all(&mut self, steps: &[Step]) -> Result<Infallible, StepError> {
+        let of_a_group = |step: &&Step| matches!(step, Step::Group(_));
+        let follows = steps.iter().skip_while(|step| !of_a_group(step)).any(Step::is_host_wide);
+        let guarded = follows || self.journal.as_ref().is_some_and(Journal::is_host_wide);
+        if let Some(Step::Group(group)) = steps.iter().find(of_a_group)
+            && (guarded || gives_up(steps) || steps.iter().any(Step::is_host_wide))
+        {
+            host::cgroup::step_aside(group);
+        }
         self.stand_by(steps)?;
         // In the workload's group the guardian would be a part of it. What was
         // taken over from the last launch of this name is to be undone too.
-        let of_a_group = |step: &&Step| matches!(step, Step::Group(_));
-        let follows = steps.iter().skip_while(|step| !of_a_group(step)).any(Step::is_host_wide);
-        if follows || self.journal.as_ref().is_some_and(Journal::is_host_wide) {
+        if guarded {
             self.guard();
         }
         for step in steps {
@@ -130,8 +136,7 @@ impl Transaction<'_> {
 
     /// Leaves somebody behind who can take the launch back when it has given up its rights.
     fn stand_by(&mut self, steps: &[Step]) -> Result<(), StepError> {
-        let gives_up = steps.iter().any(|step| matches!(step, Step::Rights(rights) if rights.held().is_some()));
-        if let Some(journal) = self.journal.as_ref().filter(|_| gives_up) {
+        if let Some(journal) = self.journal.as_ref().filter(|_| gives_up(steps)) {
             let call = "fork, to be able to take the launch back".to_owned();
             let started = Standby::start(journal.own().written());
             self.standby = Some(started.map_err(|source| StepError::Refused { call, source })?);
@@ -206,6 +211,10 @@ impl Transaction<'_> {
         self.locked.take();
         fault::point("ledger.unlocked");
     }
+}
+
+fn gives_up(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step, Step::Rights(rights) if rights.held().is_some()))
 }
 
 /// Leaves the lease's lock to the workload, which holds it as long as it or a child of it lives.

@@ -44,7 +44,9 @@ impl Journal {
     /// It could not be written down, or the old lease is still there.
     pub fn take_over(&mut self, locked: &Locked<'_>, before: &Lease) -> io::Result<()> {
         for undo in &before.journal {
-            let gone = !undo.is_host_wide() && undo::undo(undo).is_ok();
+            // Cpusets that were passed on for it are passed on for the next one too.
+            let of_the_group = matches!(undo, Undo::RemoveGroup(_) | Undo::Return { .. });
+            let gone = of_the_group && undo::undo(undo).is_ok();
             if !gone {
                 self.before(undo.clone())?;
             }

@@ -92,6 +92,15 @@ impl Group {
         self.moves.iter().any(|step| matches!(step, Move::Scope(_)))
     }
 
+    /// Where processes of ours wait that are not the workload's: who passes on
+    /// cpusets may have none of its own. None where they can stay.
+    pub fn aside(&self) -> Option<PathBuf> {
+        self.moves.iter().find_map(|step| match step {
+            Move::PassOn { group, only: Some(_) } => Some(group.join(TOOL)),
+            _ => None,
+        })
+    }
+
     /// The group of a lease, where the plan puts it.
     pub fn of(fence: &Fence, lease: &str) -> Group {
         let folder = folder(&fence.place, lease);

@@ -146,6 +146,26 @@ fn an_ordinary_user_has_a_group_in_a_unit_that_was_left_to_him() {
     gc();
 }
 
+/// Processes of ours stand by in the unit meanwhile, and who passes on cpusets may have none.
+#[test]
+fn a_delegated_service_has_a_group_also_where_somebody_comes_after_the_workload() {
+    let delegated = service("-p Delegate=yes");
+    let found =
+        inside(&format!("{delegated} {NUMA_RUN} --user 65534:65534 --cpus 2 --cpu-nodes 1 --require-cgroup --"));
+    assert_eq!(found.effective.0, "2-3", "{found:?}");
+    gc();
+    let output = run(&format!("{delegated} {NUMA_RUN} --user 65534:65534 --cpus 2 --require-cgroup -- /nonexistent"));
+    assert!(!output.status.success(), "{output:?}");
+    assert!(printed("numa-run status").starts_with("nothing is held"));
+    let file = "/tmp/changed-in-a-unit";
+    fs::write(file, "before\n").unwrap();
+    let changing = service(&format!("-p Delegate=yes --setenv=NUMA_RUN_FAULT_WRITE={file}=during"));
+    let found = inside(&format!("{changing} {NUMA_RUN} --cpus 2 --cpu-nodes 1 --require-cgroup --"));
+    assert_eq!(found.effective.0, "2-3", "{found:?}");
+    soon(|| read(file) == "before");
+    gc();
+}
+
 /// A launch for which some paths are something else.
 fn hiding(paths: &str, launch: &str) -> std::process::Output {
     let hide = "/tmp/hide";
