@@ -113,7 +113,7 @@ impl Scene {
         list(self.stage.0.path(), &mut host);
         // A lock is not called like its lease, which says how.
         let leases = host.iter().filter(|(path, _)| but.iter().any(|lease| path.ends_with(format!("{lease}.lease"))));
-        let locks = leases.filter_map(|(_, (_, text))| Some(text.split("\"lock_file\":\"").nth(1)?.split('"').next()?));
+        let locks = leases.filter_map(|(_, (_, text))| text.split("\"lock_file\":\"").nth(1)?.split('"').next());
         let but: Vec<String> = but.iter().cloned().chain(locks.map(str::to_owned)).collect();
         host.retain(|path, _| !but.iter().any(|name| path.to_string_lossy().contains(name)));
         host
