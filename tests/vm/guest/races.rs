@@ -177,22 +177,6 @@ fn of_200_launches_no_two_ever_have_a_cpu_in_common() {
 }
 
 #[test]
-fn of_200_launches_that_wait_each_is_served_in_its_turn() {
-    let (track, groups) = (Track::new(), our_groups());
-    let ended = track.run("--smt share --cpus 1 --wait", "sleep 0.2");
-    let failed: Vec<&Output> = ended.iter().filter(|output| !output.status.success()).collect();
-    assert!(failed.is_empty(), "{failed:?}");
-    let judged = judge(&track.log()).unwrap();
-    assert_eq!(judged.begun.len(), LAUNCHES);
-    // Nobody is passed more often than others asked while he had not come as far as taking his place.
-    let place = |launch: usize| judged.begun.iter().position(|&begun| begun == launch).unwrap();
-    let passed = |launch: usize| (launch + 1..LAUNCHES).filter(|&later| place(later) < place(launch)).count();
-    let most = (0..LAUNCHES).map(passed).max().unwrap();
-    assert!(most < STARTERS, "a launch was passed by {most} that asked later");
-    nothing_is_left(&track, &groups);
-}
-
-#[test]
 fn of_16_launches_at_once_as_many_go_ahead_as_there_are_nics() {
     let (track, groups) = (Track::new(), our_groups());
     let nics = crate::sys::functions(crate::sys::IGB);
