@@ -38,10 +38,18 @@ impl Scene {
         self.only("lease")
     }
 
+    fn leases(&self) -> Vec<PathBuf> {
+        self.files("lease")
+    }
+
+    fn files(&self, kind: &str) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.stage.path("run-Same/leases")).unwrap().flatten().map(|file| file.path());
+        files.filter(|file| file.extension().is_some_and(|other| other == kind)).collect()
+    }
+
     /// The only file of this kind among the leases.
     fn only(&self, kind: &str) -> PathBuf {
-        let files = fs::read_dir(self.stage.path("run-Same/leases")).unwrap().flatten().map(|file| file.path());
-        let found: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|other| other == kind)).collect();
+        let found = self.files(kind);
         assert_eq!(found.len(), 1, "{found:?}");
         found[0].clone()
     }
@@ -116,7 +124,15 @@ fn what_cannot_be_undone_in_time_is_put_aside_and_others_go_on() {
     assert_eq!(scene.run(&["--cpu-list", "1", "true"]).code, Some(0));
 
     // Tried again in vain, the lease does not grow.
-    let length = || fs::metadata(scene.lease_file()).unwrap().len();
+    let length = || {
+        scene
+            .leases()
+            .iter()
+            .map(|file| fs::read_to_string(file).unwrap())
+            .find(|text| text.contains("pipe"))
+            .unwrap()
+            .len()
+    };
     let before = length();
     assert_eq!(ended(Scene::start(&mut scene.with_limit(100, &["gc"]))).code, Some(125));
     let once = length();
