@@ -31,7 +31,8 @@ impl<'a> Rated<'a> {
         if let Some(known) = self.known.borrow().get(&key) {
             return known.clone();
         }
-        let by_node = |row: &[u64]| self.nodes.iter().copied().zip(row.iter().copied()).filter(|pair| pair.1 > 0).collect();
+        let by_node =
+            |row: &[u64]| self.nodes.iter().copied().zip(row.iter().copied()).filter(|pair| pair.1 > 0).collect();
         let units: Units = self.names.iter().map(|(at, name)| (name.clone(), by_node(&counts[*at]))).collect();
         let rating = (self.preference)(&units);
         self.known.borrow_mut().insert(key, rating.clone());

@@ -237,7 +237,9 @@ fn single(taste: Taste, free: &[Spot<'_>], others: &[(bool, Vec<Spot<'_>>)], dev
         score = score.plus(Score::of(BESIDE, near)).plus(Score::of(LINKS, links));
     }
     // Within the set this counts the other way round and is outweighed.
-    free.iter().filter(|other| other.bdf != device.bdf).fold(score, |score, other| score.plus(lost(taste, device, other)))
+    free.iter()
+        .filter(|other| other.bdf != device.bdf)
+        .fold(score, |score, other| score.plus(lost(taste, device, other)))
 }
 
 /// What two devices are worth together.
@@ -277,17 +279,18 @@ fn advice(parties: &[Party], nearness: &Nearness, chosen: &[Vec<Device>], at: us
     let score = |devices: &[Device]| {
         let spots: Vec<Spot<'_>> = devices.iter().map(|device| nearness.spot(device.bdf)).collect();
         let alone = spots.iter().map(|spot| single(party.taste, &free, &others, spot));
-        let pairs = spots
-            .iter()
-            .enumerate()
-            .flat_map(|(index, a)| spots[..index].iter().map(move |b| pair(party.taste, a, b)));
+        let pairs =
+            spots.iter().enumerate().flat_map(|(index, a)| spots[..index].iter().map(move |b| pair(party.taste, a, b)));
         alone.chain(pairs).fold(Score::default(), Score::plus)
     };
     let (ours, theirs) = (score(&chosen[at]), score(&party.chosen));
     // Another party took what this one had: the change is no preference of its own.
-    (ours > theirs || party.chosen.iter().any(|device| others.iter().any(|(_, taken)| taken.iter().any(|spot| spot.bdf == device.bdf)))).then(
-        || Advice { instead_of: party.chosen.clone(), because: Because::BuiltIn(ours.because(&theirs, party.taste)) },
-    )
+    (ours > theirs
+        || party
+            .chosen
+            .iter()
+            .any(|device| others.iter().any(|(_, taken)| taken.iter().any(|spot| spot.bdf == device.bdf))))
+    .then(|| Advice { instead_of: party.chosen.clone(), because: Because::BuiltIn(ours.because(&theirs, party.taste)) })
 }
 
 #[cfg(test)]

@@ -63,7 +63,8 @@ fn matters(parties: &[(Taste, Vec<Bdf>)], nearness: &Nearness) -> bool {
 fn comparisons(parties: &[Party]) -> u64 {
     let all: u64 = parties.iter().map(|party| party.free.len() as u64).sum();
     let groups = |party: &Party| {
-        let group = |device: &Device| party.free.iter().find(|(other, _)| other == device).and_then(|(_, group)| *group);
+        let group =
+            |device: &Device| party.free.iter().find(|(other, _)| other == device).and_then(|(_, group)| *group);
         let wanted: BTreeSet<Group> = party.chosen.iter().map(group).collect();
         party.free.iter().filter(|(_, group)| wanted.contains(group)).count() as u64
     };
