@@ -8,6 +8,7 @@ pub mod fence;
 mod kubelet;
 mod members;
 pub mod pool;
+mod rated;
 pub mod refusal;
 mod relative;
 mod whole;

@@ -1,9 +1,10 @@
 //! Placing by the resources-relative merge: all resources together.
 
+use super::rated::Rated;
 use super::{Plan, Refusal, RefusalKind, Score, distribute, refusal, whole};
 use crate::hint::kubelet::Explanation;
 use crate::hint::policy::Policy;
-use crate::hint::relative::{Kind, Lacking, Other, Problem, Refused, Resource, Solution, Why};
+use crate::hint::relative::{Kind, Lacking, Other, Preference, Problem, Refused, Resource, Solution, Why};
 use crate::request::Request;
 use crate::resource::{self, Allocation, Counts, HintProvider, Shortage, Situation, Units};
 use crate::topology::NodeMask;
@@ -18,7 +19,11 @@ pub fn grant(
     plan: &mut Plan,
 ) -> Result<(), Refusal> {
     let counts: Vec<Counts> = providers.iter().map(|provider| provider.counts()).collect();
-    let mut problem = problem(request, situation, plan, &counts);
+    let kinds: Vec<Kind> = counts.iter().map(|counts| counts.kind).collect();
+    let rated = if request.policy.seeks_alignment() { Rated::new(providers, &kinds, plan) } else { None };
+    let rate = |counts: &[Vec<u64>]| rated.as_ref().and_then(|rated| rated.rating(counts));
+    let preference = rated.as_ref().map(|_| Preference(&rate));
+    let mut problem = Problem { preference, ..problem(request, situation, plan, &counts) };
     let evenly: Vec<usize> = (0..counts.len()).filter(|&at| distribute::wanted(request, counts[at].kind)).collect();
     let solve = |problem: &Problem<'_>| match whole::members(request) {
         Some(members) => whole::solve(problem, members),

@@ -10,7 +10,8 @@ pub mod store;
 
 use crate::assume::{Assume, Holdings};
 use crate::config::Config;
-use crate::hint::{Amount, Capacity, kubelet, relative};
+use crate::hint::relative::{self, Rating};
+use crate::hint::{Amount, Capacity, kubelet};
 use crate::request::{CpuChoice, CpuRequest, DeviceRequest, Mib, PageAmount, PageSize, Request, VfSettings};
 use crate::topology::{Bdf, CpuSet, Machine, NodeMask};
 use std::cmp::Ordering;
@@ -114,6 +115,13 @@ pub trait HintProvider {
     /// The numbers do not fit, such as half a core where cores are whole.
     fn allocate_on(&self, units: &Units) -> Result<Allocation, Shortage>;
 
+    /// Rates numbers by what would be taken, for kinds of which some things go
+    /// better together than others; one answer for all requests of the kind.
+    /// None where it makes no difference.
+    fn preference(&self) -> Option<Preference<'_>> {
+        None
+    }
+
     /// Amounts below `wanted` that are worth trying when the request is refused, best first.
     fn smaller(&self) -> Vec<u64>;
 
@@ -168,6 +176,10 @@ pub fn amounts_worth_trying(free: impl IntoIterator<Item = u64>, wanted: u64) ->
 /// Units by resource and locality: what each provider is to take. Each looks up
 /// its own, and may look at those of others that draw from the same things.
 pub type Units = BTreeMap<String, BTreeMap<u32, u64>>;
+
+/// How well what is taken by these numbers goes together; none where it would
+/// take too long to find out.
+pub type Preference<'a> = Box<dyn Fn(&Units) -> Option<Rating> + 'a>;
 
 /// A request by numbers. Units are CPUs, or cores where only whole ones are
 /// handed out; devices; pages; MiB.

@@ -6,14 +6,17 @@ mod nearness;
 mod question;
 mod search;
 mod verdict;
+mod worth;
 
-pub use nearness::Nearness;
+pub use nearness::{Nearness, Spot};
 pub use question::{Place, Question};
 pub use verdict::{Answers, Cost, Preferred, Verdict};
+pub use worth::Rater;
 
 use super::Device;
+use crate::topology::Bdf;
 use search::Choice;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// What makes a set of devices of one class better than another, besides links.
@@ -171,81 +174,93 @@ pub fn preferred(parties: &[Party], nearness: &Nearness) -> Vec<(Vec<Device>, Op
 
 fn better(parties: &[Party], nearness: &Nearness, chosen: &[Vec<Device>], settled: &[bool], at: usize) -> Vec<Device> {
     let party = &parties[at];
-    let taken =
-        |device: &Device| chosen.iter().enumerate().any(|(other, devices)| other != at && devices.contains(device));
-    let available: Vec<&(Device, Group)> = party.free.iter().filter(|(device, _)| !taken(device)).collect();
-    let mut wanted: BTreeMap<Group, usize> = BTreeMap::new();
-    for device in &chosen[at] {
-        let group = available.iter().find(|(other, _)| other == device).map(|(_, group)| *group);
-        *wanted.entry(group.flatten()).or_default() += 1;
-    }
+    let elsewhere = chosen.iter().enumerate().filter(|(other, _)| *other != at);
+    let taken: BTreeSet<Bdf> = elsewhere.flat_map(|(_, devices)| devices).map(|device| device.bdf).collect();
+    let available: Vec<&(Device, Group)> =
+        party.free.iter().filter(|(device, _)| !taken.contains(&device.bdf)).collect();
     if available.len() <= chosen[at].len() {
         return chosen[at].clone();
     }
-    let others = others(parties, chosen, settled, at);
-    let single: Vec<Score> = available.iter().map(|(device, _)| single(party, nearness, &others, device)).collect();
+    let groups: BTreeMap<Bdf, Group> = available.iter().map(|(device, group)| (device.bdf, *group)).collect();
+    let mut wanted: BTreeMap<Group, usize> = BTreeMap::new();
+    for device in &chosen[at] {
+        *wanted.entry(groups.get(&device.bdf).copied().flatten()).or_default() += 1;
+    }
+    // Only devices of groups that something is wanted of can be chosen.
+    let open: Vec<&(Device, Group)> = available.into_iter().filter(|(_, group)| wanted.contains_key(group)).collect();
+    let spots: Vec<Spot<'_>> = open.iter().map(|(device, _)| nearness.spot(device.bdf)).collect();
+    let free: Vec<Spot<'_>> = party.free.iter().map(|(device, _)| nearness.spot(device.bdf)).collect();
+    let others = others(parties, nearness, chosen, settled, at);
+    let singles: Vec<Score> = spots.iter().map(|spot| single(party.taste, &free, &others, spot)).collect();
     let pairs = !nearness.is_bare() || party.taste != Taste::Plain;
     let pair = |a: usize, b: usize| match pairs {
-        true => pair(party.taste, nearness, &available[a].0, &available[b].0),
+        true => pair(party.taste, &spots[a], &spots[b]),
         false => Score::default(),
     };
     let groups = wanted.iter().map(|(group, &count)| {
-        let members = available.iter().enumerate().filter(|(_, (_, other))| other == group).map(|(at, _)| at);
+        let members = open.iter().enumerate().filter(|(_, (_, other))| other == group).map(|(at, _)| at);
         (members.collect(), count)
     });
-    let choice = Choice::new(groups.collect(), single, pair);
-    choice.best().into_iter().map(|index| available[index].0.clone()).collect()
+    let choice = Choice::new(groups.collect(), singles, pair);
+    choice.best().into_iter().map(|index| open[index].0.clone()).collect()
 }
 
 /// The devices that each other party has; before it has chosen, those that it could have.
 fn others<'a>(
-    parties: &'a [Party],
-    chosen: &'a [Vec<Device>],
+    parties: &[Party],
+    nearness: &'a Nearness,
+    chosen: &[Vec<Device>],
     settled: &[bool],
     at: usize,
-) -> Vec<(bool, Vec<&'a Device>)> {
+) -> Vec<(bool, Vec<Spot<'a>>)> {
+    let spot = |device: &Device| nearness.spot(device.bdf);
     let other = parties.iter().enumerate().filter(|(other, _)| *other != at);
     other
         .map(|(other, party)| match settled[other] {
-            true => (true, chosen[other].iter().collect()),
+            true => (true, chosen[other].iter().map(spot).collect()),
             false => {
-                let groups: Vec<Option<u32>> = chosen[other].iter().map(|device| device.node).collect();
+                let nodes: BTreeSet<Option<u32>> = chosen[other].iter().map(|device| device.node).collect();
                 let possible = party.free.iter().map(|(device, _)| device);
-                (false, possible.filter(|device| groups.contains(&device.node)).collect())
+                (false, possible.filter(|device| nodes.contains(&device.node)).map(spot).collect())
             }
         })
         .collect()
 }
 
-/// What a device is worth by itself.
-fn single(party: &Party, nearness: &Nearness, others: &[(bool, Vec<&Device>)], device: &Device) -> Score {
+/// What a device is worth by itself, beside what is `free` for its party and what the others have.
+fn single(taste: Taste, free: &[Spot<'_>], others: &[(bool, Vec<Spot<'_>>)], device: &Spot<'_>) -> Score {
     let mut score = Score::default();
     for (settled, devices) in others {
-        let near = devices.iter().map(|other| nearness.switch(device.bdf, other.bdf)).max().unwrap_or(0);
-        let links = devices.iter().map(|other| nearness.link(device.bdf, other.bdf));
+        let near = devices.iter().map(|other| device.switch(other)).max().unwrap_or(0);
+        let links = devices.iter().map(|other| device.link(other));
         let links: i64 = if *settled { links.sum() } else { links.max().unwrap_or(0) };
         score = score.plus(Score::of(BESIDE, near)).plus(Score::of(LINKS, links));
     }
-    let free = party.free.iter().filter(|(other, _)| other != device);
-    for (other, _) in free {
-        let pair = pair(party.taste, nearness, device, other);
-        // Within the set this counts the other way round and is outweighed.
-        score.0[LINKS_LEFT] -= pair.0[LINKS];
-        score.0[FUNCTIONS_LEFT] -= pair.0[FUNCTIONS];
-        score.0[SWITCH_LEFT] -= pair.0[SWITCH];
+    // Within the set this counts the other way round and is outweighed.
+    free.iter()
+        .filter(|other| other.bdf != device.bdf)
+        .fold(score, |score, other| score.plus(lost(taste, device, other)))
+}
+
+/// What two devices are worth together.
+fn pair(taste: Taste, a: &Spot<'_>, b: &Spot<'_>) -> Score {
+    let mut score = Score::of(LINKS, a.link(b));
+    match taste {
+        Taste::Plain => {}
+        Taste::Switched => score.0[SWITCH] = a.switch(b),
+        Taste::Packed => score.0[FUNCTIONS] = i64::from(a.siblings(b)),
+        Taste::Spread => score.0[FUNCTIONS] = -i64::from(a.siblings(b)),
     }
     score
 }
 
-/// What two devices are worth together.
-fn pair(taste: Taste, nearness: &Nearness, a: &Device, b: &Device) -> Score {
-    let mut score = Score::of(LINKS, nearness.link(a.bdf, b.bdf));
-    match taste {
-        Taste::Plain => {}
-        Taste::Switched => score.0[SWITCH] = nearness.switch(a.bdf, b.bdf),
-        Taste::Packed => score.0[FUNCTIONS] = i64::from(nearness.siblings(a.bdf, b.bdf)),
-        Taste::Spread => score.0[FUNCTIONS] = -i64::from(nearness.siblings(a.bdf, b.bdf)),
-    }
+/// What is lost to the next launch when one of two devices is taken and the other stays free.
+fn lost(taste: Taste, taken: &Spot<'_>, left: &Spot<'_>) -> Score {
+    let pair = pair(taste, taken, left);
+    let mut score = Score::default();
+    score.0[LINKS_LEFT] = -pair.0[LINKS];
+    score.0[FUNCTIONS_LEFT] = -pair.0[FUNCTIONS];
+    score.0[SWITCH_LEFT] = -pair.0[SWITCH];
     score
 }
 
@@ -259,27 +274,29 @@ fn advice(parties: &[Party], nearness: &Nearness, chosen: &[Vec<Device>], at: us
     if sorted(&party.chosen) == sorted(&chosen[at]) {
         return None;
     }
-    let others = others(parties, chosen, &vec![true; parties.len()], at);
+    let others = others(parties, nearness, chosen, &vec![true; parties.len()], at);
+    let free: Vec<Spot<'_>> = party.free.iter().map(|(device, _)| nearness.spot(device.bdf)).collect();
     let score = |devices: &[Device]| {
-        let alone = devices.iter().map(|device| single(party, nearness, &others, device));
-        let pairs = devices
-            .iter()
-            .enumerate()
-            .flat_map(|(index, a)| devices[..index].iter().map(move |b| pair(party.taste, nearness, a, b)));
+        let spots: Vec<Spot<'_>> = devices.iter().map(|device| nearness.spot(device.bdf)).collect();
+        let alone = spots.iter().map(|spot| single(party.taste, &free, &others, spot));
+        let pairs =
+            spots.iter().enumerate().flat_map(|(index, a)| spots[..index].iter().map(move |b| pair(party.taste, a, b)));
         alone.chain(pairs).fold(Score::default(), Score::plus)
     };
     let (ours, theirs) = (score(&chosen[at]), score(&party.chosen));
     // Another party took what this one had: the change is no preference of its own.
-    (ours > theirs || party.chosen.iter().any(|device| others.iter().any(|(_, taken)| taken.contains(&device)))).then(
-        || Advice { instead_of: party.chosen.clone(), because: Because::BuiltIn(ours.because(&theirs, party.taste)) },
-    )
+    (ours > theirs
+        || party
+            .chosen
+            .iter()
+            .any(|device| others.iter().any(|(_, taken)| taken.iter().any(|spot| spot.bdf == device.bdf))))
+    .then(|| Advice { instead_of: party.chosen.clone(), because: Because::BuiltIn(ours.because(&theirs, party.taste)) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{Bdf, Link, Machine, PciFunction};
-    use std::collections::BTreeSet;
+    use crate::topology::{Link, Machine, PciFunction};
 
     /// Numbers that look random and are the same each time.
     struct Noise(u64);

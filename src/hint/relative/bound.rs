@@ -4,6 +4,7 @@ use super::found::{Frame, Head, distance};
 use super::limits::Level;
 use super::scaled::Number;
 use super::search::{Place, Search, Under};
+use super::span::Row;
 use std::cmp::{Ordering, Reverse};
 
 impl<N: Number> Search<'_, N> {
@@ -33,19 +34,22 @@ impl<N: Number> Search<'_, N> {
     /// The same, where resources are as far apart.
     pub fn tie_may_win(&self, row: usize, frame: &Frame<N>, units: &[u64]) -> bool {
         let Some(best) = self.best.as_ref().map(|best| &best.head) else { return true };
-        if !self.ties_lose || !best.from_cpus.is_zero() && !self.is_pair() {
+        // What comes between is not bounded.
+        if !best.from_cpus.is_zero() && !self.is_pair() {
             return true;
         }
         let mut within = frame.within.clone();
         if self.span.rows[row].counted {
-            let share: Vec<N> = units.iter().map(|&units| self.span.rows[row].share(units)).collect();
-            within += self.spread(&share, &share);
+            within += self.spread(&self.span.rows[row], units);
         }
         for row in (row + 1..self.span.rows.len()).filter(|&row| self.span.rows[row].counted) {
             // The numbers are exact here.
             within += N::fit(self.limits.least_within(row).unsigned_abs());
         }
-        within < best.within
+        match within.cmp(&best.within) {
+            Ordering::Equal => !self.ties_lose,
+            other => other == Ordering::Less,
+        }
     }
 
     /// Compares what can be aligned at best.
@@ -60,28 +64,38 @@ impl<N: Number> Search<'_, N> {
         self.scaled.ranked.len() == 2
     }
 
-    /// The least distance between two shares of which the first nodes are known.
-    fn spread(&self, a: &[N], b: &[N]) -> N {
-        let known = a.len();
-        let rest = |share: &[N]| {
-            let mut rest = self.scaled.whole.clone();
-            share.iter().for_each(|share| rest -= share);
-            rest
-        };
-        let seen = |share: &[N], node: usize| {
-            let mut sum = N::zero();
-            share.iter().zip(&self.span.distance[node]).for_each(|(share, d)| sum += share.clone() * d);
-            sum
-        };
-        let (rest_a, rest_b) = (rest(a), rest(b));
-        let nodes = self.span.nodes.len();
-        let mut sum = distance(a, b, &self.span.distance);
-        if !rest_a.is_zero() {
-            sum += (known..nodes).map(|node| seen(b, node)).min().unwrap_or_else(N::zero) * &rest_a;
+    /// The least distance within a row of which the units on the first nodes are
+    /// known. What has no room elsewhere is certain on the others; the rest is
+    /// where it is nearest to what is certain.
+    fn spread(&self, row: &Row<N>, units: &[u64]) -> N {
+        let (known, nodes) = (units.len(), self.span.nodes.len());
+        self.charge(nodes * nodes);
+        let mut rest = row.units - units.iter().sum::<u64>();
+        let room: u128 = row.high[known..].iter().map(|&high| u128::from(high)).sum();
+        let needed = |high: u64| u128::from(rest).saturating_sub(room - u128::from(high)) as u64;
+        let limits = row.low[known..].iter().zip(&row.high[known..]);
+        let least: Vec<u64> = limits.map(|(&low, &high)| needed(high).max(low)).collect();
+        rest = rest.saturating_sub(least.iter().sum());
+        let share: Vec<N> = units.iter().chain(&least).map(|&units| row.share(units)).collect();
+        let mut sum = distance(&share, &share, &self.span.distance);
+        if rest == 0 {
+            return sum;
         }
-        if !rest_b.is_zero() {
-            sum += (0..nodes).map(|node| seen(a, node)).min().unwrap_or_else(N::zero) * &rest_b;
-            sum += rest_a * rest_b * &N::fit(self.limits.nearest.unsigned_abs());
+        let seen = |node: usize| {
+            let mut seen = N::zero();
+            share.iter().zip(&self.span.distance[node]).for_each(|(share, d)| seen += share.clone() * d);
+            seen
+        };
+        let mut near: Vec<(N, u64)> =
+            (known..nodes).map(|node| (seen(node), row.high[node] - least[node - known])).collect();
+        near.sort_unstable();
+        let all = row.share(rest);
+        sum += all.clone() * &all * &N::fit(self.limits.nearest.unsigned_abs());
+        for (seen, room) in near {
+            let here = rest.min(room);
+            rest -= here;
+            // There and back.
+            sum += seen * &row.share(2 * here);
         }
         sum
     }

@@ -150,38 +150,67 @@ impl Cover {
         if width > self.nodes.len() {
             return Reach::Complete;
         }
-        budget.spend((self.nodes.len() * (width + 1) * (2 * self.wanted.len() + 8)) as u64);
-        let tops = self.tops(width);
+        // Only where the walk can come to: what it takes to look ahead is little where few nodes are left out.
+        let looks = (self.nodes.len() + 1) * (self.nodes.len() - width + 1 + width / 4);
+        if !budget.spend((looks * self.wanted.len() + 8 * self.nodes.len()) as u64) {
+            return Reach::Cut;
+        }
+        let tops = Tops::new(self, width);
         let mut walk = Walk { cover: self, tops: &tops, budget, visit, set: Vec::with_capacity(width), cut: false };
         let _ = walk.from(0, width, &vec![0; self.wanted.len()]);
         if walk.cut { Reach::Cut } else { Reach::Complete }
     }
+}
 
-    /// By place, count and resource: the most that so many nodes from that place on give.
-    fn tops(&self, width: usize) -> Vec<Vec<Vec<u128>>> {
-        let none = vec![0; self.wanted.len()];
-        let mut tops = vec![vec![none; width + 1]; self.nodes.len() + 1];
-        for (resource, row) in self.supply.iter().enumerate() {
-            let mut best: Vec<u128> = Vec::with_capacity(width + 1);
+/// The most that so many nodes from a place on give of each resource, as far
+/// as a walk over sets of that width can ask.
+struct Tops {
+    width: usize,
+    resources: usize,
+    /// Places that a set leaves out, and one.
+    slots: usize,
+    sums: Vec<u128>,
+}
+
+impl Tops {
+    fn new(cover: &Cover, width: usize) -> Tops {
+        let (nodes, resources) = (cover.nodes.len(), cover.wanted.len());
+        let slots = nodes - width + 1;
+        let mut tops = Tops { width, resources, slots, sums: vec![0; (nodes + 1) * slots * resources] };
+        let mut best: Vec<u128> = Vec::with_capacity(width + 1);
+        for (resource, row) in cover.supply.iter().enumerate() {
+            best.clear();
             for place in (0..row.len()).rev() {
                 let at = best.partition_point(|&other| other >= row[place]);
                 best.insert(at, row[place]);
                 best.truncate(width);
-                let mut sum = 0;
-                for (count, top) in tops[place].iter_mut().enumerate().skip(1) {
-                    sum += best.get(count - 1).copied().unwrap_or(0);
-                    top[resource] = sum;
+                // So many are missing here at least: the set has no more than one node for each place before.
+                let least = width.saturating_sub(place);
+                let mut sum: u128 = best.iter().take(least).sum();
+                for count in least..=best.len() {
+                    let index = tops.index(place, count);
+                    tops.sums[index + resource] = sum;
+                    sum += best.get(count).copied().unwrap_or(0);
                 }
             }
         }
         tops
+    }
+
+    fn index(&self, place: usize, count: usize) -> usize {
+        (place * self.slots + place + count - self.width) * self.resources
+    }
+
+    /// By resource.
+    fn of(&self, place: usize, count: usize) -> &[u128] {
+        &self.sums[self.index(place, count)..][..self.resources]
     }
 }
 
 /// A walk over sets, nodes ascending.
 struct Walk<'a> {
     cover: &'a Cover,
-    tops: &'a [Vec<Vec<u128>>],
+    tops: &'a Tops,
     budget: &'a Budget,
     visit: &'a mut dyn FnMut(&[usize]) -> ControlFlow<()>,
     set: Vec<usize>,
@@ -213,7 +242,7 @@ impl Walk<'_> {
     }
 
     fn enough(&self, have: &[u128], place: usize, count: usize) -> bool {
-        let more = &self.tops[place][count];
+        let more = self.tops.of(place, count);
         have.iter().zip(more).zip(&self.cover.wanted).all(|((have, more), wanted)| have + more >= *wanted)
     }
 }

@@ -31,7 +31,7 @@ impl Number for i128 {
 }
 
 impl Number for BigInt {
-    const COST: u64 = 15;
+    const COST: u64 = 30;
 }
 
 /// A problem in such numbers. Resources are numbered by rank here.

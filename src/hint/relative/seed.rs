@@ -21,6 +21,9 @@ pub(super) fn plant<N: Number>(search: &mut Search<N>) {
         if best.as_ref().is_none_or(|(other, _)| head < *other) {
             best = Some((head, units));
         }
+        if search.budget.is_spent() {
+            return;
+        }
     }
     if let Some((head, units)) = best.filter(|_| span.splits() > MANY_SPLITS) {
         climb(search, head, units);

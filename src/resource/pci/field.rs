@@ -79,12 +79,16 @@ impl Field {
     /// # Errors
     /// Some requests together want more than there is.
     pub fn chosen(&self, wishes: &[Wish]) -> Result<Vec<Chosen>, Shortage> {
+        Ok(self.preferred(wishes, self.plain(wishes)?))
+    }
+
+    /// The same without any preference.
+    pub(super) fn plain(&self, wishes: &[Wish]) -> Result<Vec<Vec<Device>>, Shortage> {
         let mut matching = Matching::new(self, wishes);
-        let unserved = matching.fill();
-        if let Some(at) = unserved {
-            return Err(self.together(&matching.rivals(at)));
+        match matching.fill() {
+            Some(unserved) => Err(self.together(&matching.rivals(unserved))),
+            None => Ok(matching.devices()),
         }
-        Ok(self.preferred(wishes, matching.devices()))
     }
 
     /// Too few for this request, alone or beside the others.

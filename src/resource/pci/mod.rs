@@ -9,7 +9,7 @@ mod gpu;
 mod preferred;
 
 use super::prefer::{Nearness, Taste};
-use super::{Allocation, Counts, Grant, Granted, HintProvider, Offer, Shortage, Situation, Units};
+use super::{Allocation, Counts, Grant, Granted, HintProvider, Offer, Preference, Shortage, Situation, Units};
 use crate::config::Config;
 use crate::hint::relative::Kind;
 use crate::hint::{Amount, Supply};
@@ -37,7 +37,8 @@ pub fn providers(requests: &[DeviceRequest], situation: &Situation<'_>) -> Vec<P
     let demands: Vec<Demand> = requests.iter().filter_map(demand).collect();
     let count = demands.len();
     // A machine's list of devices is not gone through where none are asked for.
-    let mut nearness = if count > 0 { Nearness::of(situation.machine) } else { Nearness::default() };
+    let wanted = demands.iter().any(|demand| demand.wanted() > 0);
+    let mut nearness = if wanted { Nearness::of(situation.machine) } else { Nearness::default() };
     for device in demands.iter().flat_map(|demand| &demand.candidates).map(|candidate| &candidate.device) {
         device.made_by.into_iter().for_each(|parent| nearness.add(device.bdf, parent, situation.machine));
     }
@@ -76,6 +77,12 @@ pub fn concerned(request: &Request, config: &Config, machine: &Machine) -> BTree
 impl PciProvider {
     fn demand(&self) -> &Demand {
         &self.field.demands[self.at]
+    }
+
+    /// What all requests wish for by these numbers.
+    fn wishes(&self, units: &Units) -> Vec<Wish> {
+        let wish = |demand: &Demand| Wish::Counts(units.get(&demand.label).cloned().unwrap_or_default());
+        self.field.demands.iter().map(wish).collect()
     }
 
     /// What was asked for from where it is wished; `wishes` are those of all requests.
@@ -120,8 +127,12 @@ impl HintProvider for PciProvider {
     }
 
     fn allocate_on(&self, units: &Units) -> Result<Allocation, Shortage> {
-        let wish = |demand: &Demand| Wish::Counts(units.get(&demand.label).cloned().unwrap_or_default());
-        self.allocate_as(&self.field.demands.iter().map(wish).collect::<Vec<_>>())
+        self.allocate_as(&self.wishes(units))
+    }
+
+    fn preference(&self) -> Option<Preference<'_>> {
+        let rater = self.field.rater()?;
+        Some(Box::new(move |units| self.field.rating(&rater, &self.wishes(units))))
     }
 
     fn smaller(&self) -> Vec<u64> {

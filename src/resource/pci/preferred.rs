@@ -4,8 +4,9 @@
 use super::choose::{self, Candidate, DeviceState};
 use super::demand::Demand;
 use super::field::{Chosen, Field, Wish};
+use crate::hint::relative::Rating;
 use crate::resource::Device;
-use crate::resource::prefer::{self, Advice, Because, Party, Place, Plugin, Preferred, Question};
+use crate::resource::prefer::{self, Advice, Because, Party, Place, Plugin, Preferred, Question, Rater};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A choice that is being made.
@@ -50,6 +51,19 @@ impl Field {
             chosen[at].question = Some(Box::new(question));
         }
         chosen
+    }
+
+    /// Rates what is built in; none where that makes no device better than another.
+    pub(super) fn rater(&self) -> Option<Rater<'_>> {
+        let party = |demand: &Demand| (demand.taste, demand.free().map(|candidate| candidate.device.bdf).collect());
+        let parties: Vec<_> = self.demands.iter().filter(|demand| demand.wanted() > 0).map(party).collect();
+        Rater::new(&parties, &self.nearness)
+    }
+
+    /// How good the devices are that come of these wishes, plugins left out.
+    pub(super) fn rating(&self, rater: &Rater<'_>, wishes: &[Wish]) -> Option<Rating> {
+        let plain = self.plain(wishes).ok()?;
+        rater.rating(&self.parties(wishes, &plain))
     }
 
     /// Without an affinity all known devices may stand in for each other, else those of one locality.

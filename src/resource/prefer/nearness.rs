@@ -9,22 +9,33 @@ const CLOSE: i64 = 1000;
 /// What is known of devices' places beside each other.
 #[derive(Clone, Debug, Default)]
 pub struct Nearness {
-    links: BTreeMap<(Bdf, Bdf), i64>,
+    links: BTreeMap<Bdf, Vec<(Bdf, i64)>>,
     above: BTreeMap<Bdf, Vec<Bdf>>,
     parents: BTreeMap<Bdf, Bdf>,
+}
+
+/// What is known of one device, looked up once for all that it is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot<'a> {
+    /// Its address.
+    pub bdf: Bdf,
+    parent: Option<Bdf>,
+    above: &'a [Bdf],
+    links: &'a [(Bdf, i64)],
 }
 
 impl Nearness {
     /// What a machine says of it.
     pub fn of(machine: &Machine) -> Nearness {
-        let links = machine.links.iter().flat_map(|link| {
-            let weight = i64::from(link.weight);
-            [((link.a, link.b), weight), ((link.b, link.a), weight)]
-        });
+        let both_ways = machine.links.iter().flat_map(|link| [(link.a, link.b, link), (link.b, link.a, link)]);
+        let weights: BTreeMap<(Bdf, Bdf), i64> =
+            both_ways.map(|(from, to, link)| ((from, to), i64::from(link.weight))).collect();
+        let mut links: BTreeMap<Bdf, Vec<(Bdf, i64)>> = BTreeMap::new();
+        weights.into_iter().for_each(|((from, to), weight)| links.entry(from).or_default().push((to, weight)));
         let above = machine.pci.iter().filter(|function| !function.above.is_empty());
         let parents = machine.pci.iter().filter_map(|function| Some((function.bdf, function.physical_function?)));
         Nearness {
-            links: links.collect(),
+            links,
             above: above.map(|function| (function.bdf, function.above.clone())).collect(),
             parents: parents.collect(),
         }
@@ -42,22 +53,43 @@ impl Nearness {
         self.links.is_empty()
     }
 
-    /// Bandwidth of the links between two devices.
-    pub fn link(&self, a: Bdf, b: Bdf) -> i64 {
-        if self.links.is_empty() { 0 } else { self.links.get(&(a, b)).copied().unwrap_or(0) }
+    /// What is known of a device.
+    pub fn spot(&self, bdf: Bdf) -> Spot<'_> {
+        Spot {
+            bdf,
+            parent: self.parents.get(&bdf).copied(),
+            above: self.above.get(&bdf).map_or(&[], Vec::as_slice),
+            links: if self.links.is_empty() { &[] } else { self.links.get(&bdf).map_or(&[], Vec::as_slice) },
+        }
+    }
+}
+
+impl Spot<'_> {
+    /// Bandwidth of the links to another device.
+    pub fn link(&self, other: &Spot<'_>) -> i64 {
+        let at = self.links.binary_search_by_key(&other.bdf, |(to, _)| *to);
+        at.map_or(0, |at| self.links[at].1)
     }
 
     /// How close two devices are below a bridge that they have in common; 0 without one.
-    pub fn switch(&self, a: Bdf, b: Bdf) -> i64 {
-        let (Some(a), Some(b)) = (self.above.get(&a), self.above.get(&b)) else { return 0 };
-        let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-        let apart = a.len() + b.len() - 2 * common;
+    pub fn switch(&self, other: &Spot<'_>) -> i64 {
+        let common = self.above.iter().zip(other.above).take_while(|(a, b)| a == b).count();
+        let apart = self.above.len() + other.above.len() - 2 * common;
         if common == 0 { 0 } else { (CLOSE - apart as i64).max(1) }
     }
 
     /// True for virtual functions of one physical function.
-    pub fn siblings(&self, a: Bdf, b: Bdf) -> bool {
-        let parent = self.parents.get(&a);
-        parent.is_some() && parent == self.parents.get(&b)
+    pub fn siblings(&self, other: &Spot<'_>) -> bool {
+        self.parent.is_some() && self.parent == other.parent
+    }
+
+    /// The bridge or port that everything near to it is behind, and its physical function.
+    pub fn places(&self) -> (Option<Bdf>, Option<Bdf>) {
+        (self.above.first().copied(), self.parent)
+    }
+
+    /// True for a device with links.
+    pub fn is_linked(&self) -> bool {
+        !self.links.is_empty()
     }
 }
