@@ -6,7 +6,9 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use numa_run::lease::ledger::{Own, new_id};
+use numa_run::lease::record::Event;
 use numa_run::lease::{Header, Held, Identity, Ledger};
+use numa_run::step::Undo;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -30,12 +32,19 @@ impl Crowd {
         let locked = ledger.lock(Duration::from_secs(1)).unwrap();
         let root = Path::new("/");
         let header = |number: usize| Header {
-            lease: format!("{}-{number}", new_id(root)),
+            lease: format!("{}-{number}", new_id(&Identity::own(root))),
             owner: Identity::own(root),
+            command: "/usr/bin/dpdk-testpmd".into(),
             held: Held { memory: [(0, 0)].into(), ..Held::default() },
             ..Header::default()
         };
-        let leases = (0..leases).map(|number| locked.publish(header(number), "").unwrap()).collect();
+        let launched = |number| {
+            let mut own = locked.publish(header(number), "--cpus 1").unwrap();
+            own.note(&Event::Undo(Undo::RemoveGroup(format!("/sys/fs/cgroup/numa-run/{}", own.id).into()))).unwrap();
+            own.note(&Event::Running).unwrap();
+            own
+        };
+        let leases = (0..leases).map(launched).collect();
         drop(locked);
         Crowd { folder, leases, launches: Vec::new(), looks: Vec::new() }
     }

@@ -57,7 +57,7 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
         }
         let plan = consult::plan(&request, &mut observed)?;
         let plan = told(arguments, &request, &observed, plan)?;
-        let lease = lease::ledger::new_id(Path::new("/"));
+        let lease = lease::ledger::new_id(&Identity::own(Path::new("/")));
         return report::answer(&step::script(&steps(arguments, &observed, &plan, rights, &lease)?))
             .context("cannot write the steps");
     }
@@ -76,9 +76,10 @@ fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {
         false => Place::unheld(consult::plan(&request, &mut observed)?),
     };
     let plan = told(arguments, &request, &observed, place.plan.clone())?;
-    let lease = lease::ledger::new_id(Path::new("/"));
+    let own = Identity::own(Path::new("/"));
+    let lease = lease::ledger::new_id(&own);
     let steps = steps(arguments, &observed, &plan, rights, &lease)?;
-    let header = header(arguments, &place, &steps, lease);
+    let header = header(arguments, &place, &steps, lease, own);
     let audit = arguments.lease.audit.clone().unwrap_or_default();
     let manner = Manner { aftermath, audit, quiet: arguments.source.quiet };
     match transaction::run(&steps, place, header, &identified(&request), manner)? {}
@@ -133,7 +134,7 @@ fn identified(request: &Request) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-fn header(arguments: &LaunchArgs, place: &Place<'_>, steps: &[Step], lease: String) -> Header {
+fn header(arguments: &LaunchArgs, place: &Place<'_>, steps: &[Step], lease: String, owner: Identity) -> Header {
     let group = steps.iter().find_map(|step| match step {
         Step::Group(group) => Some(group.folder.clone()),
         _ => None,
@@ -142,7 +143,7 @@ fn header(arguments: &LaunchArgs, place: &Place<'_>, steps: &[Step], lease: Stri
     Header {
         lease,
         name: arguments.lease.name.clone(),
-        owner: Identity::own(Path::new("/")),
+        owner,
         held: Held::by(&place.plan),
         group,
         parent: place.parent.clone(),

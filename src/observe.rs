@@ -113,7 +113,7 @@ pub fn held(source: &SourceArgs, machine: &Machine) -> Result<Holdings, LedgerEr
         return Ok(Holdings::default());
     }
     let entries = ledger(source.run_dir.as_deref()).entries()?;
-    let moment = Moment::now(Path::new("/"));
+    let moment = Moment::read(Path::new("/"));
     let held = entries.iter().filter(|entry| moment.counts(entry)).filter_map(|entry| entry.lease.as_ref().ok());
     Ok(lease::holdings(held.filter(|lease| belief::is_possible(lease, machine))))
 }

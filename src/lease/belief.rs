@@ -100,8 +100,13 @@ pub struct Moment {
 
 impl Moment {
     /// This one.
-    pub fn now(root: &Path) -> Moment {
+    pub fn read(root: &Path) -> Moment {
         Moment { now: identity::uptime(root), boot: identity::boot(root) }
+    }
+
+    /// Seconds since the boot.
+    pub fn now(&self) -> u64 {
+        self.now
     }
 
     /// Whether a dead lease is kept for a restart, according to its file.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// A process of a boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,8 +65,13 @@ pub fn uptime(root: &Path) -> u64 {
 
 /// Names this boot.
 pub fn boot(root: &Path) -> String {
-    let text = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).unwrap_or_default();
-    text.trim().to_owned()
+    // No process lives on from one boot to the next.
+    static OWN: OnceLock<String> = OnceLock::new();
+    let read = || {
+        let text = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    if root == Path::new("/") { OWN.get_or_init(read).clone() } else { read() }
 }
 
 #[cfg(test)]

@@ -7,26 +7,28 @@ use super::belief::Budget;
 use super::folder::{self, whatever_the_umask};
 use super::journal::{take_back, undone};
 use super::life::{self, Life, Signs};
+use super::listing::{self, Folder};
 use super::log::Log;
 use super::patience::patiently;
 use super::record::{self, Damage};
-use super::{Header, Held, Lease, identity};
+use super::{Header, Held, Identity, Lease};
 use crate::fault;
 use crate::host::syscall::{self, Lock};
 use crate::observe::RUN_DIR;
 use nix::fcntl::Flock;
 use nix::unistd::geteuid;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How the names of locks end.
-const LOCK: &str = ".lock";
+pub(super) const LOCK: &str = ".lock";
 
 /// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -129,11 +131,16 @@ impl Ledger {
         self.leases().join(format!("{id}.{kind}"))
     }
 
-    /// The lock of a lease.
-    pub fn lock_path(&self, header: &Header) -> PathBuf {
+    /// What the lock of a lease is called.
+    pub fn lock_name(header: &Header) -> Cow<'_, str> {
         let plain = |name: &&str| record::is_id(name) && name.ends_with(LOCK);
         let named = header.lock_file.as_deref().filter(plain);
-        named.map_or_else(|| self.leases().join(format!("{}{LOCK}", header.lease)), |name| self.leases().join(name))
+        named.map_or_else(|| format!("{}{LOCK}", header.lease).into(), Cow::Borrowed)
+    }
+
+    /// The lock of a lease.
+    pub fn lock_path(&self, header: &Header) -> PathBuf {
+        self.leases().join(&*Ledger::lock_name(header))
     }
 
     /// Locks it, making it where it is not there.
@@ -153,45 +160,30 @@ impl Ledger {
     /// # Errors
     /// It is there and cannot be read.
     pub fn entries(&self) -> Result<Vec<Entry>, LedgerError> {
-        let folder = self.leases();
-        let failed = |source| LedgerError::File { path: folder.clone(), source };
-        let files = match fs::read_dir(&folder) {
-            Ok(files) => files,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Ok(self.everything()?.0)
+    }
+
+    /// The same, and the names of all that is in its folder.
+    pub(super) fn everything(&self) -> Result<(Vec<Entry>, Vec<String>), LedgerError> {
+        let path = self.leases();
+        let failed = |source| LedgerError::File { path: path.clone(), source };
+        let folder = match Folder::open(&path) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
             Err(error) => return Err(failed(error)),
         };
-        let signs = Signs::read(&self.root);
-        let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
-        let ids =
-            names.filter_map(|name| name.strip_suffix(".lease").filter(|id| record::is_id(id)).map(str::to_owned));
-        let mut budget = Budget::default();
-        let mut entries: Vec<Entry> = ids.filter_map(|id| self.entry(&signs, &mut budget, id)).collect();
-        entries.sort_by(|a, b| a.id.cmp(&b.id));
-        Ok(entries)
+        let names = folder.names().map_err(failed)?;
+        let mut ids: Vec<&str> = listing::ids(&names).collect();
+        ids.sort_unstable();
+        let mut reader = Reader::new(folder, &self.root);
+        let mut entries = Vec::with_capacity(ids.len());
+        entries.extend(ids.into_iter().filter_map(|id| reader.entry(id)));
+        Ok((entries, names))
     }
 
     /// One of them; none where it is gone.
     pub fn look_up(&self, id: &str) -> Option<Entry> {
-        self.entry(&Signs::read(&self.root), &mut Budget::default(), id.to_owned())
-    }
-
-    /// None for what is gone.
-    fn entry(&self, signs: &Signs, budget: &mut Budget, id: String) -> Option<Entry> {
-        let (text, user) = text(&self.file(&id, "lease"), budget)?;
-        let read = text.and_then(|text| record::read(&text, &id, user));
-        // A group that is called as only our launches call theirs.
-        let group = read.as_ref().err().filter(|_| is_made_id(&id)).and_then(|_| signs.group_of(&id, user));
-        let rebuilt = group.as_ref().and_then(|group| signs.rebuilt(group, &id, user));
-        let (lease, damage) = match (read, rebuilt) {
-            (Err(damage), Some(lease)) => (Ok(lease), Some(damage)),
-            (read, _) => (read, None),
-        };
-        let life = match &lease {
-            Ok(_) if damage.is_some() => Life::Alive,
-            Ok(lease) => signs.life(lease, &self.lock_path(&lease.header)),
-            Err(_) => Life::Dead,
-        };
-        Some(Entry { lease, damage, group, id, user, life })
+        Reader::new(Folder::open(&self.leases()).ok()?, &self.root).entry(id)
     }
 
     /// The folder of those who wait.
@@ -211,25 +203,38 @@ impl Ledger {
     }
 }
 
-/// A file's text, or why there is none, and its owner; nothing where it is gone.
-fn text(path: &Path, budget: &mut Budget) -> Option<(Result<String, Damage>, u32)> {
-    let unreadable = |error: io::Error| Damage::Unreadable(error.to_string());
-    let file = match life::open(path) {
-        Ok(file) => file,
-        Err(error) => {
-            let about = fs::symlink_metadata(path).ok()?;
-            return Some((Err(if about.is_file() { unreadable(error) } else { Damage::Kind }), about.uid()));
-        }
-    };
-    let about = file.metadata().ok()?;
-    let user = about.uid();
-    if !about.is_file() {
-        return Some((Err(Damage::Kind), user));
+/// What reads one lease after the other.
+struct Reader {
+    folder: Folder,
+    signs: Signs,
+    budget: Budget,
+    bytes: Vec<u8>,
+}
+
+impl Reader {
+    fn new(folder: Folder, root: &Path) -> Reader {
+        Reader { folder, signs: Signs::read(root), budget: Budget::default(), bytes: Vec::with_capacity(4096) }
     }
-    let Some(most) = budget.of(user, about.len()) else { return Some((Err(Damage::Many), user)) };
-    let mut bytes = Vec::with_capacity(about.len().min(most) as usize + 1);
-    let read = file.take(most).read_to_end(&mut bytes);
-    Some((read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).map_err(unreadable), user))
+
+    /// None for what is gone.
+    fn entry(&mut self, id: &str) -> Option<Entry> {
+        let (signs, id) = (&self.signs, id.to_owned());
+        let (text, user) = self.folder.text(&format!("{id}.lease"), &mut self.budget, &mut self.bytes)?;
+        let read = text.and_then(|text| record::read(&String::from_utf8_lossy(text), &id, user));
+        // A group that is called as only our launches call theirs.
+        let group = read.as_ref().err().filter(|_| is_made_id(&id)).and_then(|_| signs.group_of(&id, user));
+        let rebuilt = group.as_ref().and_then(|group| signs.rebuilt(group, &id, user));
+        let (lease, damage) = match (read, rebuilt) {
+            (Err(damage), Some(lease)) => (Ok(lease), Some(damage)),
+            (read, _) => (read, None),
+        };
+        let life = match &lease {
+            Ok(_) if damage.is_some() => Life::Alive,
+            Ok(lease) => signs.life(lease, &self.folder, &Ledger::lock_name(&lease.header)),
+            Err(_) => Life::Dead,
+        };
+        Some(Entry { lease, damage, group, id, user, life })
+    }
 }
 
 /// The ledger while nobody else changes it.
@@ -315,12 +320,10 @@ impl Locked<'_> {
 
     /// Removes locks that are no lease's and half-written files, of launches
     /// that were ended before they had a lease or after they had lost it.
-    pub fn sweep(&self, locks: &BTreeSet<PathBuf>) {
-        let names = fs::read_dir(self.ledger.leases()).into_iter().flatten().flatten();
-        for name in names.filter_map(|file| file.file_name().into_string().ok()) {
-            let path = self.ledger.leases().join(&name);
-            let orphan = name.starts_with(".lease") || name.ends_with(LOCK) && !locks.contains(&path);
-            if orphan && fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == geteuid().as_raw()) {
+    pub fn sweep(&self, names: &[String], locks: &BTreeSet<String>) {
+        for name in listing::orphans(names, locks) {
+            let path = self.ledger.leases().join(name);
+            if fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == geteuid().as_raw()) {
                 let _ = fs::remove_file(path);
                 fault::point("ledger.swept");
             }
@@ -416,15 +419,18 @@ impl Written {
     }
 
     fn opened(&self) -> io::Result<(Lease, File, Log)> {
-        let (text, user) = text(&self.file, &mut Budget::default()).ok_or(io::ErrorKind::NotFound)?;
-        let lease = text.and_then(|text| record::read(&text, &self.id, user)).map_err(io::Error::other)?;
+        let folder = Folder::open(self.file.parent().unwrap_or(Path::new("/")))?;
+        let (mut budget, mut bytes) = (Budget::default(), Vec::new());
+        let text = folder.text(&format!("{}.lease", self.id), &mut budget, &mut bytes);
+        let (text, user) = text.ok_or(io::ErrorKind::NotFound)?;
+        let read = |text| record::read(&String::from_utf8_lossy(text), &self.id, user);
+        let lease = text.and_then(read).map_err(io::Error::other)?;
         Ok((lease, life::open(&self.lock_path)?, Log::open(&self.file)?))
     }
 }
 
 /// A name that no live lease has: unique, safe in paths, and not to be foreseen.
-pub fn new_id(root: &Path) -> String {
-    let own = identity::Identity::own(root);
+pub fn new_id(own: &Identity) -> String {
     format!("{:x}-{:x}-{:06x}", own.pid, own.start, random() & 0xff_ffff)
 }
 

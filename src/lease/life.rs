@@ -3,14 +3,15 @@
 //! The lock is asked first: whoever has it inherited it. Only where it is free
 //! do the cgroup's population and the process itself count.
 
+use super::listing::{self, Folder};
 use super::rebuild::{self, Groups};
 use super::{Lease, belief, identity};
 use nix::fcntl::{Flock, FlockArg};
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How a lease was found.
@@ -30,7 +31,7 @@ pub struct Signs {
     /// This boot.
     boot: String,
     /// Inodes that somebody has locked, by device (`/proc/locks`).
-    locks: BTreeSet<(u64, u64)>,
+    locks: HashSet<(u64, u64)>,
     /// Cgroups, read where a damaged lease makes it necessary.
     groups: OnceCell<Groups>,
 }
@@ -53,8 +54,8 @@ impl Signs {
         rebuild::lease(&self.root, group, id, user)
     }
 
-    /// Whether a lease lives, whose lock is this file.
-    pub fn life(&self, lease: &Lease, lock: &Path) -> Life {
+    /// Whether a lease lives, whose lock is this file of this folder.
+    pub fn life(&self, lease: &Lease, folder: &Folder, lock: &str) -> Life {
         let header = &lease.header;
         if header.owner.boot != self.boot {
             return Life::Dead;
@@ -63,7 +64,7 @@ impl Signs {
         let inside = || header.group.as_deref().filter(its_own).is_some_and(|group| populated(&self.root, group));
         // With root's leases, the process may be another user's by now.
         let may_be = || lease.user == 0 || header.owner.belongs_to(&self.root, lease.user);
-        match self.is_locked(lease, lock) || inside() || header.owner.runs(&self.root) && may_be() {
+        match self.is_locked(lease, folder, lock) || inside() || header.owner.runs(&self.root) && may_be() {
             true => Life::Alive,
             false => Life::Dead,
         }
@@ -71,23 +72,22 @@ impl Signs {
 
     /// The list of locks is for everybody to read; but in a container it lacks
     /// those whose first holder is gone, so that the lock itself is tried too.
-    fn is_locked(&self, lease: &Lease, lock: &Path) -> bool {
-        let Ok(found) = std::fs::symlink_metadata(lock) else { return false };
-        let its = found.is_file() && found.uid() == lease.user && found.ino() == lease.header.lock;
+    fn is_locked(&self, lease: &Lease, folder: &Folder, lock: &str) -> bool {
+        let Ok(found) = folder.about(lock) else { return false };
+        let its = listing::is_plain(&found) && found.st_uid == lease.user && found.st_ino == lease.header.lock;
         // If others could open it, they could keep the lease alive.
-        let closed = found.mode() & 0o7777 == 0o400;
-        its && closed && self.locked(lock, &found)
+        let closed = found.st_mode & 0o7777 == 0o400;
+        its && closed && self.locked((found.st_dev, found.st_ino), || folder.file(lock))
     }
 
     /// Whether somebody has locked a file.
-    pub(super) fn locked(&self, path: &Path, about: &std::fs::Metadata) -> bool {
-        self.locks.contains(&(about.dev(), about.ino())) || held(path).unwrap_or(false)
+    pub(super) fn locked(&self, place: (u64, u64), open: impl FnOnce() -> io::Result<File>) -> bool {
+        self.locks.contains(&place) || open().and_then(held).unwrap_or(false)
     }
 }
 
 /// True when somebody has the lock; an error where it is not ours to try. Two who only ask are not in each other's way.
-fn held(lock: &Path) -> io::Result<bool> {
-    let file = open(lock)?;
+fn held(file: File) -> io::Result<bool> {
     Ok(Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
 }
 
@@ -122,6 +122,7 @@ pub fn populated(root: &Path, group: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::lease::{Header, Identity};
+    use std::os::unix::fs::MetadataExt;
 
     struct Place {
         folder: tempfile::TempDir,
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn life(place: &Place) -> Life {
-        Signs::read(Path::new("/")).life(&place.lease, &place.lock)
+        Signs::read(Path::new("/")).life(&place.lease, &Folder::open(place.folder.path()).unwrap(), "a1.lock")
     }
 
     #[test]
@@ -205,7 +206,7 @@ mod tests {
         place.lease.header.group = Some("/sys/fs/cgroup/group".into());
         for (events, expected) in [("populated 1\nfrozen 0\n", Life::Alive), ("populated 0\nfrozen 0\n", Life::Dead)] {
             std::fs::write(group.join("cgroup.events"), events).unwrap();
-            assert_eq!(Signs::read(root).life(&place.lease, &place.lock), expected);
+            assert_eq!(Signs::read(root).life(&place.lease, &Folder::open(root).unwrap(), "a1.lock"), expected);
         }
     }
 

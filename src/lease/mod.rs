@@ -3,7 +3,7 @@
 //! Reading order: `identity` says which process is meant, `record` is the
 //! file's format, `belief` says how far another user's is believed, `life` judges
 //! whether a lease's workload still runs, `rebuild` what a damaged one holds,
-//! `ledger` is the folder (`folder` makes it safe) with its lock (`holder` has it,
+//! `ledger` is the folder (`folder` makes it safe, `listing` reads it) with its lock (`holder` has it,
 //! `patience` waits for it), `journal` writes what undoes a step before the step
 //! is done (`log` appends it), `recover` puts right what a launch left that is no
 //! more, with `claim` where that may take its time, `watch` waits for its end,
@@ -31,6 +31,7 @@ pub mod identity;
 pub mod journal;
 pub mod ledger;
 pub mod life;
+mod listing;
 pub mod log;
 pub mod nest;
 mod patience;

@@ -15,9 +15,9 @@ pub fn parent<'a>(ledger: &Ledger, live: &'a [Lease]) -> Option<&'a Lease> {
     let inside = |lease: &&Lease| {
         let header = &lease.header;
         // Anybody can name our group in a lease of his, to have us take what others hold.
-        let its = |group: &&Path| is_group_of(Path::new("/"), group, lease.user);
-        header.group.as_deref().filter(its).is_some_and(|group| lives_in(&groups, group))
-            || is_believed(lease.user) && locks.contains(&ledger.lock_path(header))
+        let its = |group: &Path| is_group_of(Path::new("/"), group, lease.user);
+        header.group.as_deref().filter(|group| lives_in(&groups, group)).is_some_and(its)
+            || !locks.is_empty() && is_believed(lease.user) && locks.contains(&ledger.lock_path(header))
     };
     let inside: Vec<&Lease> = live.iter().filter(inside).collect();
     // What is nobody's parent among them is the innermost.

@@ -2,7 +2,7 @@
 
 use super::bell::Bell;
 use super::ledger::{LedgerError, new_lock};
-use super::life::Signs;
+use super::life::{self, Signs};
 use super::{Ledger, identity};
 use nix::unistd::geteuid;
 use std::fs::{self, File};
@@ -62,7 +62,7 @@ fn counts(signs: &Signs, path: &Path) -> bool {
     if root && about.uid() != 0 || !about.is_file() {
         return false;
     }
-    let alive = signs.locked(path, &about);
+    let alive = signs.locked((about.dev(), about.ino()), || life::open(path));
     if !alive && (root || about.uid() == geteuid().as_raw()) {
         let _ = fs::remove_file(path);
     }

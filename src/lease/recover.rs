@@ -3,7 +3,6 @@
 use super::belief::{Moment, is_believed};
 use super::bell::Bell;
 use super::claim::Claim;
-use super::identity::uptime;
 use super::journal::take_back;
 use super::record::Event;
 use super::{Entry, Lease, Ledger, LedgerError, Life, Locked};
@@ -15,7 +14,7 @@ use crate::host::undo::undo;
 use crate::step::Undo;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What was found and done.
@@ -95,12 +94,19 @@ pub fn these<'a>(
     meant: &dyn Fn(&Entry) -> bool,
 ) -> Result<Settled<'a>, LedgerError> {
     let end = Instant::now() + LIMIT;
-    let mut round = Round { effort, discard, tried: BTreeSet::new(), locks: BTreeSet::new(), remarks: Vec::new() };
+    let mut round = Round {
+        effort,
+        discard,
+        tried: BTreeSet::new(),
+        names: Vec::new(),
+        locks: BTreeSet::new(),
+        remarks: Vec::new(),
+    };
     loop {
         let locked = ledger.lock(LOCK_LIMIT)?;
         let (mut recovered, claims) = round.look(&locked, meant)?;
         if claims.is_empty() {
-            locked.sweep(&round.locks);
+            locked.sweep(&round.names, &round.locks);
             recovered.remarks.splice(..0, round.remarks);
             return Ok((locked, recovered));
         }
@@ -124,8 +130,10 @@ struct Round<'a> {
     discard: Option<&'a str>,
     /// Leases that were claimed before.
     tried: BTreeSet<String>,
+    /// All that is in the ledger's folder.
+    names: Vec<String>,
     /// Locks of all leases.
-    locks: BTreeSet<PathBuf>,
+    locks: BTreeSet<String>,
     remarks: Vec<String>,
 }
 
@@ -136,11 +144,12 @@ impl Round<'_> {
         meant: &dyn Fn(&Entry) -> bool,
     ) -> Result<(Recovered, Vec<Claim>), LedgerError> {
         let (mut recovered, mut claims) = (Recovered::default(), Vec::new());
-        let (moment, now) = (Moment::now(Path::new("/")), uptime(Path::new("/")));
+        let moment = Moment::read(Path::new("/"));
         let mut junk = Junk::default();
-        let entries = locked.ledger().entries()?;
+        let (entries, names) = locked.ledger().everything()?;
+        self.names = names;
         let leases = entries.iter().filter_map(|entry| entry.lease.as_ref().ok());
-        self.locks = leases.map(|lease| locked.ledger().lock_path(&lease.header)).collect();
+        self.locks = leases.map(|lease| Ledger::lock_name(&lease.header).into_owned()).collect();
         for entry in entries.into_iter().filter(meant) {
             recovered.remarks.extend(rebuilt(&entry));
             match entry.lease {
@@ -152,7 +161,7 @@ impl Round<'_> {
                     recovered.remarks.push(of_another_version(&lease));
                     recovered.stuck.push(lease);
                 }
-                Ok(lease) if self.keeps(&lease) && moment.waits(&lease) && is_kept(locked, &lease, now) => {
+                Ok(lease) if self.keeps(&lease) && moment.waits(&lease) && is_kept(locked, &lease, moment.now()) => {
                     recovered.waiting.push(lease);
                 }
                 Ok(lease) if is_own(&lease) && Claim::is_needed(&lease) => {
