@@ -41,7 +41,8 @@ pub fn launch(arguments: &LaunchArgs) -> anyhow::Result<u8> {
         return line(arguments, Aftermath::Guardian).map(|()| 0);
     }
     let ledger = observe::ledger(arguments.source.run_dir.as_deref());
-    supervise::supervise(&ledger, || line(arguments, Aftermath::Supervisor))
+    let orphans = arguments.lease.on_daemonize.unwrap_or_default();
+    supervise::supervise(&ledger, orphans, || line(arguments, Aftermath::Supervisor))
 }
 
 fn line(arguments: &LaunchArgs, aftermath: Aftermath) -> anyhow::Result<()> {

@@ -1,8 +1,8 @@
 //! The options that say what becomes of a launch's lease.
 
 use crate::host::audit::Audit;
-use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use std::time::Duration;
 
 /// What becomes of the lease.
@@ -22,9 +22,23 @@ pub struct LeaseArgs {
     /// Stay as the command's parent: pass signals on, and end when all that it held is free
     #[arg(long, help_heading = "Lease", hide_env = true, env = "NUMA_RUN_SUPERVISE", value_parser = super::options::yes())]
     pub supervise: bool,
+    /// What becomes of what a supervised command leaves behind when it ends [default: wait]
+    #[arg(long, value_name = "WHAT", help_heading = "Lease", hide_env = true, env = "NUMA_RUN_ON_DAEMONIZE")]
+    #[arg(requires = "supervise", value_enum)]
+    pub on_daemonize: Option<OnDaemonize>,
     /// Where a line for each change goes: auto (journald or syslog), never, or a socket
     #[arg(long, value_name = "WHERE", help_heading = "Lease", hide_env = true, env = "NUMA_RUN_AUDIT", value_parser = audit())]
     pub audit: Option<Audit>,
+}
+
+/// What becomes of processes that outlive the command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnDaemonize {
+    /// The launch goes on until they have ended.
+    #[default]
+    Wait,
+    /// They are killed.
+    Kill,
 }
 
 /// Reads where audit lines go.

@@ -5,6 +5,7 @@
 //! we are killed, its lease lives on with the workload as without us.
 
 use super::signals::{Received, Signals};
+use crate::cli::lease::OnDaemonize;
 use crate::fault;
 use crate::host::syscall::{self, Fork};
 use crate::lease::recover::{self, Effort};
@@ -14,7 +15,7 @@ use anyhow::Context;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
-use nix::sys::signal::{Signal, raise};
+use nix::sys::signal::{Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgid, getpgrp, pipe2};
 use std::collections::BTreeSet;
@@ -28,7 +29,11 @@ use std::path::Path;
 ///
 /// # Errors
 /// There could be no child. What the launch itself says has been said.
-pub fn supervise(ledger: &Ledger, line: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u8> {
+pub fn supervise(
+    ledger: &Ledger,
+    orphans: OnDaemonize,
+    line: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<u8> {
     let others = children();
     let signals = Signals::take().context("cannot take care of signals")?;
     let (answer, question) = pipe2(OFlag::O_CLOEXEC).context("pipe")?;
@@ -44,7 +49,7 @@ pub fn supervise(ledger: &Ledger, line: impl FnOnce() -> anyhow::Result<()>) -> 
     fault::role("supervisor");
     drop(question);
     let identity = Identity::even_if_ended(Path::new("/"), child.as_raw().unsigned_abs());
-    let status = Family { child, others, status: None }.end(&signals)?;
+    let status = Family { child, others, orphans, status: None }.end(&signals)?;
     if let Some((code, said)) = told(answer) {
         report::say(format!("numa-run: {said}\n"));
         return Ok(code);
@@ -82,6 +87,8 @@ struct Family {
     child: Pid,
     /// Children that this process had when it became numa-run.
     others: BTreeSet<Pid>,
+    /// What becomes of those whom the child leaves behind.
+    orphans: OnDaemonize,
     /// The child's, once it has ended.
     status: Option<u8>,
 }
@@ -91,10 +98,15 @@ impl Family {
     fn end(mut self, signals: &Signals) -> io::Result<u8> {
         loop {
             self.bury();
-            if let Some(status) = self.status
-                && self.left().is_empty()
-            {
-                return Ok(status);
+            if let Some(status) = self.status {
+                let left = self.left();
+                if left.is_empty() {
+                    return Ok(status);
+                }
+                // Their own children become ours when they are gone, and their turn comes then.
+                if self.orphans == OnDaemonize::Kill {
+                    left.into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
+                }
             }
             let received = signals.wait()?;
             if !received.is_of_a_child() {

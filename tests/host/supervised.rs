@@ -166,6 +166,21 @@ fn what_the_workload_leaves_behind_is_waited_for_and_gets_the_signals() {
 }
 
 #[test]
+fn what_the_workload_leaves_behind_is_killed_where_that_is_asked_for() {
+    let stage = Stage::new();
+    let behind = "echo $$ >$STAGE/daemon; sleep 1000 & echo $! >$STAGE/its; wait";
+    fs::write(stage.path("behind"), behind).unwrap();
+    let script = "setsid sh $STAGE/behind & while ! test -s $STAGE/its; do sleep 0.01; done; exit 3";
+    let mut command = stage.numa_run(User::Same);
+    command.args(["--on-daemonize", "kill"]).args(SUPERVISED).arg(script).env("STAGE", stage.path(""));
+    assert_eq!(Ended::of(command.stdout(Stdio::null()).stderr(Stdio::null())).code, Some(3));
+    for name in ["daemon", "its"] {
+        assert_eq!(state(pid_in(&stage, name).as_raw()), "", "{name}");
+    }
+    assert_eq!(leases(&stage), Vec::<String>::new());
+}
+
+#[test]
 fn orphans_leave_no_zombies() {
     let stage = Stage::new();
     let orphans = "for n in 1 2 3 4; do (sh -c 'sleep 0.02 &'); done";

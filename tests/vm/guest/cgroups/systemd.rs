@@ -193,3 +193,30 @@ fn where_systemd_does_not_listen_itself_the_bus_is_asked() {
     assert!(output.status.success() && said.contains(ALONE) && said.lines().count() == 1, "{said}");
     gc();
 }
+
+/// Interleaved, so that what slows the machine down slows both.
+#[test]
+fn a_launch_into_a_scope_takes_no_longer_than_systemd_run_does() {
+    let shipped = "/rig/bin/numa-run-shipped";
+    if !Path::new(shipped).exists() {
+        return println!("SKIPPED: NUMA_RUN_STATIC names no launcher as it ships; ./x test does");
+    }
+    let ours = format!("{shipped} --quiet --cpus 2 --cpu-nodes 1 --memory 64M --require-cgroup true");
+    let theirs = "systemd-run --quiet --scope --collect -p AllowedCPUs=2-3 -p AllowedMemoryNodes=1 true";
+    let turn =
+        format!("b=$(now); {ours} || exit 1; m=$(now); {theirs} || exit 1; e=$(now); echo $((m - b)) $((e - m))");
+    let loops = format!("now() {{ date +%s%N; }}\nfor turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do {turn}; done\n");
+    fs::write("/tmp/turns", loops).unwrap();
+    let text = printed(&format!("{} sh /tmp/turns", session("session-84")));
+    let times = |column: usize| {
+        let mut times: Vec<f64> =
+            text.lines().map(|line| line.split(' ').nth(column).unwrap().parse().unwrap()).collect();
+        times.sort_by(f64::total_cmp);
+        assert_eq!(times.len(), 15, "{text}");
+        times[7] / 1e6
+    };
+    let (ours, theirs) = (times(0), times(1));
+    println!("a launch into a scope took {ours:.0} ms, systemd-run --scope {theirs:.0} ms: {:.2} of it", ours / theirs);
+    assert!(ours < theirs, "{text}");
+    gc();
+}
