@@ -6,7 +6,7 @@ use crate::request::Size;
 use crate::topology::pattern::Pattern;
 use crate::topology::{Bdf, CpuSet, Machine, PciFunction};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,9 @@ pub struct Config {
     pub device_node: BTreeMap<Bdf, u32>,
     /// What is to be there from the boot on.
     pub boot: Boot,
+    /// Classes that the command line has bound to vfio-pci.
+    #[serde(skip)]
+    pub vfio: BTreeSet<String>,
 }
 
 /// What `numa-run up` makes.

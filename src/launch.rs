@@ -1,5 +1,6 @@
 //! The line itself: observe, place, apply, exec.
 
+mod devices;
 mod placing;
 mod ranks;
 mod signals;
@@ -113,14 +114,18 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
         }
         return Err(refusal.clone().into());
     }
-    if let Some(creation) = plan.creations.first() {
-        bail!(
-            "{creation} would have to be made: not applied by this version yet, and so refused; `numa-run plan` shows the placement"
-        );
+    if !arguments.dry_run {
+        devices::able(&plan, &observed.config, &observed.machine)?;
     }
     if !arguments.source.quiet {
         let unfenced = plan.unfenced.iter().map(|reason| format!("{UNFENCED}: {reason}"));
-        plan.remarks.iter().cloned().chain(unfenced).for_each(|remark| report::say(format!("numa-run: {remark}\n")));
+        let chosen = devices::chosen(&plan, &observed.config);
+        plan.remarks
+            .iter()
+            .cloned()
+            .chain(unfenced)
+            .chain(chosen)
+            .for_each(|remark| report::say(format!("numa-run: {remark}\n")));
     }
     Ok(plan)
 }
@@ -231,8 +236,9 @@ fn steps(
     let mut set: Vec<(String, OsString)> = environment::variables(plan, &observed.machine, &start);
     set.extend(rights.variables());
     let unset = rights.unset();
-    let tried = fault::changes().into_iter().map(Step::Host);
-    Ok(tried.chain(step::steps(plan, lease, rights, Exec { command, set, unset })).collect())
+    let user = rights.account.as_ref().map(|account| account.uid).filter(|&user| user != 0);
+    let changes = fault::changes().into_iter().chain(devices::changes(plan, &observed.config, user));
+    Ok(changes.map(Step::Host).chain(step::steps(plan, lease, rights, Exec { command, set, unset })).collect())
 }
 
 fn start(plan: &Plan, lease: &str) -> Start {

@@ -58,8 +58,14 @@ impl Observed {
 /// # Errors
 /// A file that cannot be used, or no machine to be read.
 pub fn observe(request: &Request, source: &SourceArgs) -> anyhow::Result<Observed> {
-    let config = Config::load(source.config.as_deref())?;
+    let mut config = Config::load(source.config.as_deref())?;
     known_classes(&config)?;
+    config.vfio = request.vfio.clone();
+    let unknown = config.vfio.iter().find(|name| pci::class::Class::named(name, &config).is_none());
+    if let Some(name) = unknown {
+        let known = pci::class::names(&config).join(", ");
+        anyhow::bail!("--vfio {name}: there is no such class (there are {known}, pci)");
+    }
     let assume: Assume = source.assume.as_deref().map(config::read).transpose()?.unwrap_or_default();
     known_assumptions(&assume, &config)?;
     let mut machine = machine(source)?;

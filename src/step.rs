@@ -1,7 +1,9 @@
 //! One change as data: what it is, and how it prints as a shell line.
 
+pub mod device;
 pub mod group;
 
+pub use device::{Bind, Close, MakeVfs, Open, Rebind, RemoveVfs};
 pub use group::{Group, Move, Scope, Set};
 
 use crate::host::audit::TARGET;
@@ -51,10 +53,16 @@ pub enum Change {
         /// What it shall hold.
         value: String,
     },
+    /// Virtual functions of a port that has none.
+    MakeVfs(MakeVfs),
+    /// A function at another driver.
+    Bind(Bind),
+    /// A device that a user may open.
+    Open(Open),
 }
 
 /// How long the kernel may take for one change to a device or to pages.
-const LIMIT: Duration = Duration::from_secs(10);
+pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// What undoes a change to the host. It is written down before the change is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +95,12 @@ pub enum Undo {
         /// What we wrote.
         ours: String,
     },
+    /// Removing virtual functions.
+    RemoveVfs(RemoveVfs),
+    /// Giving a function back to its driver.
+    Rebind(Rebind),
+    /// Taking the files of a device back.
+    Close(Close),
 }
 
 impl Undo {
@@ -96,7 +110,7 @@ impl Undo {
     pub fn is_host_wide(&self) -> bool {
         match self {
             Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => false,
-            Undo::Restore { .. } => true,
+            Undo::Restore { .. } | Undo::RemoveVfs(_) | Undo::Rebind(_) | Undo::Close(_) => true,
         }
     }
 
@@ -104,8 +118,8 @@ impl Undo {
     /// child and never under the ledger's lock. None for what does not block.
     pub fn limit(&self) -> Option<Duration> {
         match self {
-            Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } => None,
-            Undo::Restore { .. } => Some(LIMIT),
+            Undo::RemoveGroup(_) | Undo::Return { .. } | Undo::KeepBack { .. } | Undo::Close(_) => None,
+            Undo::Restore { .. } | Undo::RemoveVfs(_) | Undo::Rebind(_) => Some(LIMIT),
         }
     }
 }
@@ -117,6 +131,9 @@ impl fmt::Display for Undo {
             Undo::Return { home, .. } => write!(out, "move back to {}", home.display()),
             Undo::KeepBack { group, .. } => write!(out, "write -cpuset to {}", group.join(SUBTREE).display()),
             Undo::Restore { file, old, .. } => write!(out, "write {old} to {}", file.display()),
+            Undo::RemoveVfs(undo) => undo.fmt(out),
+            Undo::Rebind(undo) => undo.fmt(out),
+            Undo::Close(undo) => undo.fmt(out),
         }
     }
 }
@@ -139,6 +156,9 @@ impl Undo {
             Undo::Restore { file, old, ours } => {
                 tracing::info!(target: TARGET, lease, file = %file.display(), old, new = ours, "a file is changed");
             }
+            Undo::RemoveVfs(undo) => undo.announce(lease),
+            Undo::Rebind(undo) => undo.announce(lease),
+            Undo::Close(undo) => undo.announce(lease),
         }
     }
 }
@@ -175,7 +195,7 @@ impl Step {
     /// As [`Undo::is_host_wide`] of what undoes it.
     pub fn is_host_wide(&self) -> bool {
         match self {
-            Step::Host(Change::Write { .. }) => true,
+            Step::Host(_) => true,
             Step::Group(_) | Step::Affinity(_) | Step::MemoryPolicy { .. } | Step::Rights(_) | Step::Exec(_) => false,
         }
     }
@@ -228,7 +248,8 @@ impl Change {
     /// As [`Undo::limit`] of what undoes it.
     pub fn limit(&self) -> Option<Duration> {
         match self {
-            Change::Write { .. } => Some(LIMIT),
+            Change::Write { .. } | Change::MakeVfs(_) | Change::Bind(_) => Some(LIMIT),
+            Change::Open(_) => None,
         }
     }
 
@@ -238,6 +259,9 @@ impl Change {
             Change::Write { file, value } => {
                 format!("echo {} > {}", quoted(OsStr::new(value)), quoted(file.as_os_str()))
             }
+            Change::MakeVfs(make) => make.shell(),
+            Change::Bind(bind) => bind.shell(),
+            Change::Open(open) => open.shell(),
         }
     }
 }

@@ -92,6 +92,10 @@ pub struct RequestArgs {
     /// Let virtual functions be made where there are none: as many as the configuration says, else all that there can be
     #[arg(long, help_heading = "How", hide_env = true, env = "NUMA_RUN_CREATE_VFS", value_parser = yes())]
     pub create_vfs: bool,
+    /// Bind the devices of this class to vfio-pci, for programs with a driver of their own (VFs: always)
+    #[arg(long, value_name = "CLASS", help_heading = "What", hide_env = true, env = "NUMA_RUN_VFIO")]
+    #[arg(value_delimiter = ',')]
+    pub vfio: Vec<String>,
     /// How CPUs are picked: full-cores, spread-nodes, spread-cores, align-socket, prefer-l3, strict-reservation
     #[arg(
         long,
@@ -198,6 +202,7 @@ impl RequestArgs {
             mempolicy: self.mempolicy,
             devices: self.devices.0.clone(),
             create_vfs: self.create_vfs,
+            vfio: self.vfio.iter().cloned().collect(),
             members: self.members.map(|count| Members { count, scope: self.scope.unwrap_or_default() }),
             policy: self.policy,
             merge: self.merge,

@@ -6,10 +6,12 @@
 
 pub mod affinities;
 pub mod audit;
+pub mod bind;
 pub mod cgroup;
 pub mod child;
 pub mod exec;
 pub mod file;
+pub mod nodes;
 pub mod pages;
 pub mod plugin;
 pub mod rights;
@@ -107,6 +109,9 @@ impl StepError {
 pub fn undo_of(change: &Change, lock: BorrowedFd<'_>) -> Result<Option<Undo>, StepError> {
     let look = || match change {
         Change::Write { file, value } => file::undo_of(file, value),
+        Change::MakeVfs(make) => sriov::undo_of(make),
+        Change::Bind(bind) => bind::undo_of(bind),
+        Change::Open(open) => nodes::undo_of(open),
     };
     change.limit().map_or_else(look, |limit| in_child(limit, lock, change, look))
 }
@@ -163,6 +168,9 @@ fn in_child<T: Serialize + DeserializeOwned>(
 fn make(change: &Change) -> Result<(), StepError> {
     match change {
         Change::Write { file, value } => file::write(file, value),
+        Change::MakeVfs(make) => sriov::make_all(make),
+        Change::Bind(bind) => bind::bind(bind),
+        Change::Open(open) => nodes::open(open),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Undoing one change, if it is still ours.
 
 use super::child::{self, ChildError, Failure};
-use super::{cgroup, file};
+use super::{bind, cgroup, file, nodes, sriov};
 use crate::step::Undo;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -52,6 +52,9 @@ pub fn undo(undo: &Undo) -> Result<Outcome, UndoError> {
             other => other.map(|user| user.map_or(Outcome::Done, Outcome::NotOurs)),
         },
         Undo::Restore { file, old, ours } => file::restore(file, old, ours),
+        Undo::RemoveVfs(remove) => sriov::remove_all(remove),
+        Undo::Rebind(rebind) => bind::rebind(rebind),
+        Undo::Close(close) => nodes::close(close),
     };
     done.map_err(|source| UndoError::Refused { what: undo.to_string(), source })
 }

@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A dead lease that this process has taken on itself to end.
@@ -22,6 +22,7 @@ pub struct Claim {
     lease: Lease,
     lock: File,
     log: Log,
+    file: PathBuf,
 }
 
 impl Claim {
@@ -36,20 +37,22 @@ impl Claim {
     /// Somebody has it, or its file cannot be written.
     pub fn take(locked: &Locked<'_>, lease: Lease) -> io::Result<Claim> {
         let ledger = locked.ledger();
-        let mut log = Log::open(&ledger.file(&lease.header.lease, "lease"))?;
+        let file = ledger.file(&lease.header.lease, "lease");
+        let mut log = Log::open(&file)?;
         let lock = lock(&ledger.lock_path(&lease.header), &lease, &mut log)?;
         fault::point("claim.locked");
         if !lease.ending {
             log.note(&Event::Ending)?;
         }
-        Ok(Claim { lease, lock, log })
+        Ok(Claim { lease, lock, log, file })
     }
 
     /// Undoes what is to be undone, as far as the time reaches. The lease itself
     /// stays: it is dead again when this is over, with nothing left to undo.
     pub fn undo(mut self, end: Instant, tell: &mut dyn FnMut(String)) {
         let (lock, log, id) = (self.lock.as_fd(), &mut self.log, &self.lease.header.lease);
-        let mut one = |undo: &Undo| undone(undo, lock, log, Some(end.saturating_duration_since(Instant::now())));
+        let left = || Some(end.saturating_duration_since(Instant::now()));
+        let mut one = |undo: &Undo| undone(undo, lock, (log, &self.file), left());
         let mut tell_of = |remark: String| tell(format!("lease {id}: {remark}"));
         let Err(error) = take_back(&self.lease.journal, &mut one, &mut tell_of) else { return };
         let reason = crate::report::chain(&error);

@@ -1,5 +1,6 @@
 //! What undoes a step is on disk before the step is done.
 
+use super::heir;
 use super::ledger::Own;
 use super::log::Log;
 use super::record::Event;
@@ -11,6 +12,7 @@ use crate::step::Undo;
 use std::error::Error;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::time::Duration;
 
 /// What a launch has done to the host so far.
@@ -67,8 +69,8 @@ impl Journal {
     /// Undoes everything, the last step first, and ends the lease. What cannot
     /// be undone is told, and its lease stays for the next launch to try again.
     pub fn roll_back(mut self, tell: &mut dyn FnMut(String)) {
-        let (lock, log) = self.own.parts();
-        match take_back(&self.done, &mut |undo| undone(undo, lock, log, None), tell) {
+        let (lock, log, file) = self.own.parts();
+        match take_back(&self.done, &mut |undo| undone(undo, lock, (log, file), None), tell) {
             Ok(()) => {
                 if let Err(error) = self.own.release() {
                     tell(format!("the lease could not be removed: {error}"));
@@ -103,10 +105,19 @@ impl Journal {
 ///
 /// # Errors
 /// It was not undone.
-pub fn undone(undo: &Undo, lock: BorrowedFd<'_>, log: &mut Log, left: Option<Duration>) -> Result<Outcome, UndoError> {
-    let outcome = match undo.limit() {
-        None => undo::undo(undo)?,
-        Some(limit) => undo::undo_within(undo, left.map_or(limit, |left| limit.min(left)), lock)?,
+pub fn undone(
+    undo: &Undo,
+    lock: BorrowedFd<'_>,
+    (log, file): (&mut Log, &Path),
+    left: Option<Duration>,
+) -> Result<Outcome, UndoError> {
+    let outcome = match (heir::of(undo, file), undo.limit()) {
+        (Some(heir), _) => {
+            tracing::info!(target: TARGET, "handed on to lease {heir}: {undo}");
+            Outcome::Done
+        }
+        (None, None) => undo::undo(undo)?,
+        (None, Some(limit)) => undo::undo_within(undo, left.map_or(limit, |left| limit.min(left)), lock)?,
     };
     fault::point("undo.done");
     // Where it cannot be written down it is undone once more, which changes nothing.
@@ -124,7 +135,10 @@ pub fn take_back(
     tell: &mut dyn FnMut(String),
 ) -> Result<(), UndoError> {
     let mut failed = Ok(());
-    for undo in done.iter().rev() {
+    // What was handed on to a lease came last, and what it holds of it goes before it.
+    let is_last = |undo: &&Undo| matches!(undo, Undo::RemoveVfs(_));
+    let last = done.iter().rev().filter(is_last);
+    for undo in done.iter().rev().filter(|undo| !is_last(undo)).chain(last) {
         fault::point("undo.begun");
         match undo_one(undo) {
             Ok(Outcome::Done) => tracing::info!(target: TARGET, "undone: {undo}"),

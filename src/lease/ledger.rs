@@ -371,9 +371,9 @@ impl Own {
         leases.and_then(Path::parent).unwrap_or(Path::new("/"))
     }
 
-    /// The lock and the file, to undo what this launch did.
-    pub fn parts(&mut self) -> (BorrowedFd<'_>, &mut Log) {
-        (self.lock.as_fd(), &mut self.log)
+    /// The lock and the file with its place, to undo what this launch did.
+    pub fn parts(&mut self) -> (BorrowedFd<'_>, &mut Log, &Path) {
+        (self.lock.as_fd(), &mut self.log, &self.file)
     }
 
     /// Appends what happened, and comes back when it is on disk.
@@ -411,7 +411,7 @@ impl Written {
     /// is told, and the lease stays for the next launch to try again.
     pub fn take_back(&self, tell: &mut dyn FnMut(String)) {
         let taken = self.opened().map(|(lease, lock, mut log)| {
-            take_back(&lease.journal, &mut |undo| undone(undo, lock.as_fd(), &mut log, None), tell)
+            take_back(&lease.journal, &mut |undo| undone(undo, lock.as_fd(), (&mut log, &self.file), None), tell)
         });
         let removed = match taken {
             Ok(Ok(())) => remove(&self.file, Some(&self.lock_path)),

@@ -2,18 +2,22 @@
 
 use super::record::{self, Event};
 use crate::fault;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// One process at a time appends: who launched, and after it who undoes.
+/// One process at a time appends: who launched, and after it who undoes; rarely
+/// another one that hands something on to it. So each line is put behind the last one by the kernel.
 #[derive(Debug)]
 pub struct Log(File);
 
 impl Log {
     /// Of a lease that has just been written.
     pub fn new(file: File) -> Log {
+        // Where this were refused, it would still be appended by position.
+        let _ = fcntl(&file, FcntlArg::F_SETFL(OFlag::O_APPEND));
         Log(file)
     }
 
@@ -24,7 +28,7 @@ impl Log {
     /// It is gone or not to be written.
     pub fn open(path: &Path) -> io::Result<Log> {
         let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+        let mut file = options.read(true).append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);

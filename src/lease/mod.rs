@@ -5,7 +5,7 @@
 //! whether a lease's workload still runs, `rebuild` what a damaged one holds,
 //! `ledger` is the folder (`folder` makes it safe, `listing` reads it) with its lock (`holder` has it,
 //! `patience` waits for it), `journal` writes what undoes a step before the step
-//! is done (`log` appends it), `recover` puts right what a launch left that is no
+//! is done (`log` appends it), `heir` is the lease that such a step is handed on to, `recover` puts right what a launch left that is no
 //! more, with `claim` where that may take its time, `watch` waits for its end,
 //! `guardian` is who does, `nest` finds the lease that we are in, `queue` is who
 //! waits for others, and `bell` wakes them.
@@ -26,6 +26,7 @@ pub mod claim;
 pub mod drift;
 pub mod folder;
 pub mod guardian;
+mod heir;
 pub mod holder;
 pub mod identity;
 pub mod journal;

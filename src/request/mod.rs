@@ -12,6 +12,7 @@ use crate::hint::policy::Policy;
 use crate::resource::cpu::{CpuOptions, SmtMode};
 use crate::topology::MemoryKind;
 use crate::topology::mask::{IdSet, ListError};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -32,6 +33,8 @@ pub struct Request {
     pub devices: Vec<DeviceRequest>,
     /// True where virtual functions may be made for them.
     pub create_vfs: bool,
+    /// Classes whose devices are bound to vfio-pci, besides those that always are.
+    pub vfio: BTreeSet<String>,
     /// Members that each get all of it; none: it is for the command as a whole.
     pub members: Option<Members>,
     /// Who is admitted.

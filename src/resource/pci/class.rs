@@ -141,6 +141,9 @@ impl<'a> Class<'a> {
 
     /// What becomes of its devices' driver.
     pub fn handling(&self) -> Handling {
+        if self.config.vfio.contains(self.name) {
+            return Handling::Vfio;
+        }
         self.own().and_then(|config| config.handling).unwrap_or(self.row.handling)
     }
 }

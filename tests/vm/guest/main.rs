@@ -11,6 +11,7 @@ mod cgroups;
 mod cpus;
 mod crash;
 mod devices;
+mod handed;
 mod launch;
 mod machine;
 mod nodes;
