@@ -69,7 +69,8 @@ impl<N: Number> Search<'_, N> {
     /// where it is nearest to what is certain.
     fn spread(&self, row: &Row<N>, units: &[u64]) -> N {
         let (known, nodes) = (units.len(), self.span.nodes.len());
-        self.charge(nodes * nodes);
+        // Distances among all, from those that are left to all, and numbers that are moved about.
+        self.charge(nodes * nodes + 2 * nodes * (nodes - known) + 8 * nodes);
         let mut rest = row.units - units.iter().sum::<u64>();
         let room: u128 = row.high[known..].iter().map(|&high| u128::from(high)).sum();
         let needed = |high: u64| u128::from(rest).saturating_sub(room - u128::from(high)) as u64;
