@@ -98,7 +98,9 @@ fn a_launch_killed_at_any_point_leaves_the_host_as_it_was() {
         until("nobody is left", || left().is_empty());
         let points = fs::read_to_string(trace).unwrap();
         fs::remove_file(trace).unwrap();
-        assert!(points.contains(" group."), "{points}");
+        for group in ["group.moved", "group.set"] {
+            assert!(points.contains(&format!(" {group} ")), "no point {group} in {points}");
+        }
         for (at, point) in points.lines().enumerate() {
             let points = if at % 2 == 0 { point.to_owned() } else { format!("{point};guard guard.waits 1") };
             ended(changing(&words).env("NUMA_RUN_FAULT", &points));

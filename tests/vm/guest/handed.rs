@@ -61,8 +61,11 @@ struct Running(Child);
 
 impl Running {
     fn start(options: &str) -> Running {
+        Running::by(Command::new("numa-run"), options)
+    }
+
+    fn by(mut command: Command, options: &str) -> Running {
         let words = format!("--quiet {options} -- sh -c");
-        let mut command = Command::new("numa-run");
         command.args(words.split(' ')).arg("env | grep ^PCIDEVICE_; echo up; read end");
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         Running(child)
@@ -209,9 +212,14 @@ fn a_restart_under_its_name_has_the_same_function_without_binding_it_again() {
 }
 
 fn faulty(words: &str) -> Command {
+    let mut command = fragile();
+    command.args(words.split(' '));
+    command
+}
+
+fn fragile() -> Command {
     let mut command = Command::new("numa-run-faults");
-    let run_dir = "/tmp/crash-devices";
-    command.args(words.split(' ')).env("NUMA_RUN_RUN_DIR", run_dir).env("NUMA_RUN_AUDIT", "never");
+    command.env("NUMA_RUN_RUN_DIR", "/tmp/crash-devices").env("NUMA_RUN_AUDIT", "never");
     command
 }
 
@@ -282,4 +290,59 @@ fn a_launch_that_takes_a_function_from_its_driver_killed_at_any_point_gives_it_b
     for workload in ["true", "/no/such"] {
         killed_at_any_point(&format!("--cgroup never --cpus 1 --vf 1 --user {USER} -- {workload}"), &steps);
     }
+}
+
+/// The line of a point that is passed once, whoever passes it.
+fn line_of(point: &str, trace: &str) -> String {
+    let points = fs::read_to_string(trace).unwrap();
+    fs::remove_file(trace).unwrap();
+    let line = points.lines().find(|line| line.contains(&format!(" {point} ")));
+    line.unwrap_or_else(|| panic!("no point {point} in {points}")).to_owned()
+}
+
+#[test]
+fn drivers_that_were_kept_off_new_functions_are_let_in_again_even_if_who_does_it_is_killed() {
+    modules();
+    let (before, trace) = (devices(), "/tmp/drivers-trace");
+    let words = format!("--cgroup never --cpus 1 --vf 1 --create-vfs --user {USER} -- true");
+    let killed_at = |faults: &str| {
+        ended(faulty(&words).env("NUMA_RUN_FAULT_TRACE", trace).env("NUMA_RUN_FAULT", faults));
+        soon("nobody is left", nobody_is_left);
+    };
+    killed_at("");
+    let made = line_of("vfs.without-drivers", trace);
+    killed_at(&made);
+    assert_eq!(devices(), before, "killed at {made}");
+    let undone = line_of("vfs.with-drivers", trace);
+    killed_at(&format!("{made};{undone};guard guard.waits 1"));
+    assert_eq!(line_of("vfs.with-drivers", trace), undone);
+    assert!(ended(&mut faulty("gc")).status.success());
+    assert_eq!(devices(), before, "killed at {made} and {undone}");
+    assert!(Path::new("/tmp/crash-devices/leases").read_dir().unwrap().next().is_none());
+}
+
+#[test]
+fn functions_are_removed_after_their_last_user_though_their_maker_is_killed_while_it_hands_them_on() {
+    modules();
+    let before = devices();
+    let port = port(0);
+    let trace = "/tmp/heir-trace";
+    let roles = (1..10).map(|child| format!("child-{child}-of-guard heir.told 1"));
+    let faults = roles.chain(["guard heir.told 1".to_owned()]).collect::<Vec<_>>().join(";");
+    let mut fragile_maker = fragile();
+    fragile_maker.env("NUMA_RUN_FAULT", &faults).env("NUMA_RUN_FAULT_TRACE", trace);
+    let mut maker = Running::by(fragile_maker, &format!("--cgroup never --cpus 1 --vf 1:pf={port} --create-vfs"));
+    let its = maker.devices("VF");
+    let mut user = Running::by(fragile(), &format!("--cgroup never --cpus 1 --vf 1:pf={port}"));
+    let others = user.devices("VF");
+    assert_ne!(its, others);
+    maker.end();
+    let told = || fs::read_to_string(trace).is_ok_and(|points| points.contains(" heir.told "));
+    soon("it hands them on", told);
+    assert!(ended(&mut faulty("gc")).status.success());
+    assert!(driver(&its[0]).is_empty());
+    assert_eq!((driver(&others[0]), attribute(&port, "sriov_numvfs")), ("vfio-pci".into(), "7".into()));
+    user.end();
+    soon("everything is as before", || devices() == before);
+    fs::remove_file(trace).unwrap();
 }
