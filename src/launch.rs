@@ -116,6 +116,7 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
     }
     if !arguments.dry_run {
         devices::able(&plan, &observed.config, &observed.machine)?;
+        devices::viable(&plan, &observed.config, Path::new(step::device::FUNCTIONS))?;
     }
     if !arguments.source.quiet {
         let unfenced = plan.unfenced.iter().map(|reason| format!("{UNFENCED}: {reason}"));

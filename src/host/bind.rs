@@ -9,6 +9,7 @@ use crate::fault;
 use crate::step::device::FUNCTIONS;
 use crate::step::{Bind, Rebind, Undo};
 use crate::topology::Bdf;
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -113,6 +114,27 @@ fn put(file: &Path, text: &str) -> io::Result<()> {
 
 fn call(bind: &Bind) -> String {
     format!("bind {} to {}", bind.device, bind.driver)
+}
+
+/// Drivers under which a member of a group keeps no other one from being
+/// opened: those that the kernel marks `driver_managed_dma`.
+fn lets_others(driver: &str) -> bool {
+    ["pcieport", "pci-stub"].contains(&driver) || driver.ends_with(VFIO)
+}
+
+/// The members of a function's IOMMU group that keep programs from opening it,
+/// as `0000:84:02.0 (e1000)`, and the group. `taken` are given to [`VFIO`] with it.
+pub fn kept_by(functions: &Path, device: Bdf, taken: &BTreeSet<Bdf>) -> Option<(String, Vec<String>)> {
+    let of = |device: &Bdf| Function { device: *device, folder: functions.join(device.to_string()) };
+    let function = of(&device);
+    let group = function.link("iommu_group")?;
+    let members = fs::read_dir(function.folder.join("iommu_group/devices")).ok()?.flatten();
+    let members: BTreeSet<Bdf> = members.filter_map(|member| member.file_name().to_str()?.parse().ok()).collect();
+    let others = members.difference(taken).filter(|member| **member != device);
+    let used =
+        others.filter_map(|other| Some(format!("{other} ({})", of(other).driver().filter(|it| !lets_others(it))?)));
+    let used: Vec<String> = used.collect();
+    (!used.is_empty()).then_some((group, used))
 }
 
 /// What gives the function back; none where the driver has it already.
@@ -261,5 +283,40 @@ mod tests {
         assert_eq!(elses(&undo, "uio", None), None);
         assert_eq!(elses(&undo, "other", None).as_deref(), Some("driver_override other"));
         assert_eq!(elses(&undo, VFIO, Some("igbvf")).as_deref(), Some("driver igbvf"));
+    }
+
+    #[test]
+    fn a_group_is_kept_by_the_drivers_of_its_other_members_and_not_by_those_of_bridges() {
+        use std::os::unix::fs::symlink;
+        let root = tempfile::tempdir().unwrap();
+        let functions = root.path().join("devices");
+        let members = root.path().join("iommu_groups/27/devices");
+        fs::create_dir_all(&members).unwrap();
+        let drivers = [
+            ("0000:40:00.0", "pcieport"),
+            ("0000:44:00.0", "i40e"),
+            ("0000:44:00.1", "vfio-pci"),
+            ("0000:44:00.2", ""),
+            ("0000:44:00.3", "i40e"),
+            ("0000:83:00.0", "shpchp"),
+        ];
+        for (bdf, driver) in drivers {
+            let folder = functions.join(bdf);
+            fs::create_dir_all(&folder).unwrap();
+            symlink("../../iommu_groups/27", folder.join("iommu_group")).unwrap();
+            fs::write(members.join(bdf), "").unwrap();
+            if !driver.is_empty() {
+                symlink(format!("../../drivers/{driver}"), folder.join("driver")).unwrap();
+            }
+        }
+        let kept = |taken: &[&str]| {
+            let taken = taken.iter().map(|bdf| bdf.parse().unwrap()).collect();
+            kept_by(&functions, "0000:44:00.3".parse().unwrap(), &taken)
+        };
+        let both = vec!["0000:44:00.0 (i40e)".to_owned(), "0000:83:00.0 (shpchp)".to_owned()];
+        assert_eq!(kept(&[]), Some(("27".to_owned(), both)));
+        assert_eq!(kept(&["0000:44:00.0"]), Some(("27".to_owned(), vec!["0000:83:00.0 (shpchp)".to_owned()])));
+        fs::remove_file(functions.join("0000:83:00.0/driver")).unwrap();
+        assert_eq!(kept(&["0000:44:00.0"]), None);
     }
 }

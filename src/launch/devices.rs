@@ -1,7 +1,7 @@
 //! What becomes of the devices of a plan before the workload runs.
 
 use crate::config::{Config, Handling};
-use crate::host::bind::VFIO;
+use crate::host::bind::{self, VFIO};
 use crate::host::nodes;
 use crate::plan::Plan;
 use crate::resource::pci::class::Class;
@@ -62,6 +62,26 @@ fn wanted<'a>(plan: &'a Plan, config: &Config) -> Vec<Wanted<'a>> {
         })
     };
     grants.flat_map(of).collect()
+}
+
+/// Whether programs could open each device at [`VFIO`]: a group goes to one program as a whole.
+///
+/// # Errors
+/// Other members of a device's group are at drivers that use them. Nothing has been touched.
+pub fn viable(plan: &Plan, config: &Config, functions: &Path) -> anyhow::Result<()> {
+    let wanted = wanted(plan, config).into_iter().filter(|wanted| wanted.vfio);
+    let wanted: BTreeMap<Bdf, &Grant> = wanted.map(|wanted| (wanted.device.bdf, wanted.grant)).collect();
+    let taken = wanted.keys().copied().collect();
+    for (device, grant) in wanted {
+        let Some((group, others)) = bind::kept_by(functions, device, &taken) else { continue };
+        bail!(
+            "{} {device} shares IOMMU group {group} with what the host uses: {}. A program gets all of a group or nothing: \
+             have them unbound first (driverctl set-override BDF pci-stub), or ask for a device with a group of its own",
+            grant.class,
+            others.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Whether this user can do what the plan needs: only root changes devices.

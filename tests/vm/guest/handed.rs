@@ -346,3 +346,36 @@ fn functions_are_removed_after_their_last_user_though_their_maker_is_killed_whil
     soon("everything is as before", || devices() == before);
     fs::remove_file(trace).unwrap();
 }
+
+#[test]
+fn a_function_whose_group_others_use_is_refused_with_all_of_them_before_anything_is_touched() {
+    modules();
+    let before = devices();
+    let wanted = "0000:84:01.0";
+    let group = fs::read_link(format!("/sys/bus/pci/devices/{wanted}/iommu_group")).unwrap();
+    let members = fs::read_dir(format!("/sys/bus/pci/devices/{wanted}/iommu_group/devices")).unwrap().flatten();
+    let members = members.map(|member| member.file_name().into_string().unwrap()).filter(|member| member != wanted);
+    let used: Vec<String> = members.filter(|member| !["", "pcieport"].contains(&&*driver(member))).collect();
+    assert!(used.len() > 1, "{used:?}");
+    let launch = || run(&format!("numa-run --cpus 1 --pci {wanted} --vfio pci -- true"));
+    let output = launch();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    for member in &used {
+        assert!(said.contains(&format!("{member} ({})", driver(member))), "{member}: {said}");
+    }
+    assert!(said.contains(&format!("IOMMU group {}", group.file_name().unwrap().to_string_lossy())), "{said}");
+    assert_eq!(devices(), before);
+
+    // Without drivers they are no obstacle.
+    let drivers: Vec<(&String, String)> = used.iter().map(|member| (member, driver(member))).collect();
+    for (member, driver) in &drivers {
+        fs::write(format!("/sys/bus/pci/drivers/{driver}/unbind"), member).unwrap();
+    }
+    let output = launch();
+    for (member, driver) in &drivers {
+        fs::write(format!("/sys/bus/pci/drivers/{driver}/bind"), member).unwrap();
+    }
+    assert!(output.status.success(), "{output:?}");
+    as_before(&before);
+}
