@@ -116,6 +116,9 @@ fn told(arguments: &LaunchArgs, request: &Request, observed: &Observed, plan: Pl
     }
     if !arguments.dry_run {
         devices::able(&plan, &observed.config, &observed.machine)?;
+    }
+    // Of another machine's devices this one's files say nothing.
+    if arguments.source.topology.is_none() {
         devices::viable(&plan, &observed.config, Path::new(step::device::FUNCTIONS))?;
     }
     if !arguments.source.quiet {

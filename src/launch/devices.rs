@@ -75,8 +75,9 @@ pub fn viable(plan: &Plan, config: &Config, functions: &Path) -> anyhow::Result<
     for (device, grant) in wanted {
         let Some((group, others)) = bind::kept_by(functions, device, &taken) else { continue };
         bail!(
-            "{} {device} shares IOMMU group {group} with what the host uses: {}. A program gets all of a group or nothing: \
-             have them unbound first (driverctl set-override BDF pci-stub), or ask for a device with a group of its own",
+            "{} {device} shares IOMMU group {group}, which goes to one program as a whole, with what drivers of the host \
+             have: {}. Ask for a device with a group of its own, or, where nothing needs those, take them from their \
+             drivers first (driverctl --nosave set-override BDF pci-stub)",
             grant.class,
             others.join(", ")
         );

@@ -88,11 +88,11 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
-    fn held(path: &Path, seconds: &str) -> Child {
-        let before = holder(Path::new("/"), &File::open(path).unwrap());
+    /// A process that has the lock, or stands in line for it.
+    fn in_line(path: &Path, seconds: &str) -> Child {
         let child = Command::new("flock").arg("--no-fork").arg(path).args(["sleep", seconds]).spawn().unwrap();
-        // The first one has it, the next ones wait for it.
-        while before.is_none() && holder(Path::new("/"), &File::open(path).unwrap()).is_none() {
+        let own = format!(" {} ", child.id());
+        while !std::fs::read_to_string("/proc/locks").unwrap().lines().any(|lock| lock.contains(&own)) {
             thread::sleep(Duration::from_millis(1));
         }
         child
@@ -104,12 +104,19 @@ mod tests {
         let path = folder.path().join("lock");
         File::create(&path).unwrap();
         let wait = |limit: Duration| patiently(File::open(&path).unwrap(), &path, limit);
-        let turns: Vec<Child> = (0..5).map(|_| held(&path, "0.3")).collect();
+        // They take no turn before all of them, and then we, stand in line.
+        let gate = Flock::lock(File::open(&path).unwrap(), FlockArg::LockExclusive).unwrap();
+        let turns: Vec<Child> = (0..5).map(|_| in_line(&path, "0.3")).collect();
+        let opened = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(gate);
+        });
         let begun = Instant::now();
         drop(wait(Duration::from_secs(1)).unwrap());
+        opened.join().unwrap();
         assert!(begun.elapsed() > Duration::from_secs(1), "it was free after {:?}", begun.elapsed());
         turns.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
-        let mut keeps = held(&path, "2");
+        let mut keeps = in_line(&path, "2");
         let begun = Instant::now();
         let error = wait(Duration::from_millis(200)).unwrap_err().to_string();
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
